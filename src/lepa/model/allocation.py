@@ -118,10 +118,10 @@ class Allocation(OmitEmpty, frozen=True, omit_defaults=True):
     task_group: str = ""
     allocated_resources: AllocatedResources = AllocatedResources()
     metrics: AllocMetric | None = None
-    desired_status: str = "run"
+    desired_status: str = ""
     desired_description: str = ""
     desired_transition: DesiredTransition = DesiredTransition()
-    client_status: str = "pending"
+    client_status: str = ""
     client_description: str = ""
     task_states: dict[str, TaskState] = {}
     alloc_states: tuple[AllocState, ...] = ()

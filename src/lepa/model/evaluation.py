@@ -66,7 +66,7 @@ class Evaluation(OmitEmpty, frozen=True, omit_defaults=True):
 
     id: str = ""
     namespace: str = ""
-    priority: int = 50
+    priority: int = 0
     type: str = ""
     triggered_by: str = ""
     job_id: str = ""
@@ -74,7 +74,7 @@ class Evaluation(OmitEmpty, frozen=True, omit_defaults=True):
     node_id: str = ""
     node_modify_index: int = 0
     deployment_id: str = ""
-    status: str = "pending"
+    status: str = ""
     status_description: str = ""
     wait: int = 0
     wait_until: str = ZERO_TIME

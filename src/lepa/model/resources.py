@@ -27,7 +27,7 @@ class Port(OmitEmpty, frozen=True, omit_defaults=True):
     label: str = ""
     value: int = 0
     to: int = 0
-    host_network: str = "default"
+    host_network: str = ""
     ignore_collision: bool = False
 
 

@@ -13,8 +13,12 @@ import msgspec
 
 from lepa.model.errors import invalid
 
-_WORDS = {word: word.upper() for word in ["id", "url", "ip", "dns", "cidr", "cni", "cpu", "mb", "ui", "csi", "numa", "ttl", "tls", "grpc", "http", "acl", "iops"]}
-_WORDS["ids"] = "IDs"
+# fmt: off
+_ACRONYMS = (
+    "id", "url", "ip", "dns", "cidr", "cni", "cpu", "mb", "ui", "csi", "numa", "ttl", "tls", "grpc", "http", "acl", "iops",
+)
+# fmt: on
+_WORDS = {word: word.upper() for word in _ACRONYMS} | {"ids": "IDs"}
 
 
 def go_name(name: str) -> str:
