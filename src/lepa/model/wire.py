@@ -13,12 +13,25 @@ import msgspec
 
 from lepa.model.errors import invalid
 
-# fmt: off
 _ACRONYMS = (
-    "id", "url", "ip", "dns", "cidr", "cni", "cpu", "mb", "ui", "csi", "numa", "ttl", "tls", "grpc", "http", "acl", "iops",
+    "id",
+    "url",
+    "ip",
+    "dns",
+    "cidr",
+    "cni",
+    "cpu",
+    "mb",
+    "ui",
+    "csi",
+    "numa",
+    "ttl",
+    "tls",
+    "grpc",
+    "http",
+    "acl",
 )
-# fmt: on
-_WORDS = {word: word.upper() for word in _ACRONYMS} | {"ids": "IDs"}
+_WORDS = {word: word.upper() for word in _ACRONYMS} | {"ids": "IDs", "iops": "IOPS"}
 
 
 def go_name(name: str) -> str:

@@ -1,7 +1,7 @@
 """Pure: what a store is.
 
-Keys are texts with `/` between parts (`jobs/default/web`), values are bytes. Every commit that changes something gets the
-next revision, which is Nomad's index. A commit checks its compares, then applies all of its operations or none. A
+Keys are texts with `/` between parts (`jobs/default/web`), values are bytes. Every commit that changes something gets
+the next revision, which is Nomad's index. A commit checks its compares, then applies all of its operations or none. A
 follower that watches from a revision sees every later change exactly once and in order, or learns that it is too late
 (`Compacted`) and has to read again.
 
