@@ -31,7 +31,7 @@ _ACRONYMS = (
     "http",
     "acl",
 )
-_WORDS = {word: word.upper() for word in _ACRONYMS} | {"ids": "IDs", "iops": "IOPS"}
+_WORDS = {word: word.upper() for word in _ACRONYMS} | {"ids": "IDs", "iops": "IOPS", "acl": "ACL"}
 
 
 def go_name(name: str) -> str:

@@ -24,7 +24,7 @@ class Entry(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One key put (value is bytes) or deleted (value is None) at `revision`; created is the revision of its first put."""
+    """One key put (value is bytes) or deleted (value is None) at `revision`; created is when it was first put."""
 
     key: str
     value: bytes | None
@@ -47,7 +47,7 @@ class Delete(NamedTuple):
 
 
 class Compare(NamedTuple):
-    """A condition of a commit: the revision at which `key` was last modified or created, 0 for a key that is not there."""
+    """A condition of a commit: the revision at which `key` was last modified or created; 0: not there."""
 
     key: str
     modified: int | None = None
@@ -81,7 +81,7 @@ class Fence(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """How a commit ended. ok False: a compare did not hold and nothing was changed; revision is then the present one."""
+    """How a commit ended. ok False: a compare did not hold and nothing was changed; revision is the present one."""
 
     ok: bool
     revision: int
@@ -109,7 +109,7 @@ class Compacted(LepaError):
 
 
 class Lease(Protocol):
-    """Keys that live as long as their owner does."""
+    """Keys live as long as their owner does."""
 
     id: int
 
