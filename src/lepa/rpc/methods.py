@@ -1,7 +1,7 @@
 """Pure: every call: its name, its types, and who answers it.
 
-One table serves the HTTP edge, the internal port, the SDK and the documents. A `Caller` carries a call to whoever answers:
-in the same process, or over the internal port.
+One table serves the HTTP edge, the internal port, the SDK and the documents. A `Caller` carries a call to the one who
+answers, in the same process or over the internal port.
 """
 
 from collections.abc import AsyncIterator

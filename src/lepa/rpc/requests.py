@@ -1,7 +1,7 @@
 """Pure: request and reply types of `lepa.rpc.methods`.
 
-A read's request is a `ReadRequest`: it may block until the data's index is greater than `index`. Every answer travels in a
-`Reply` that says how fresh it is. Where a body exists in the HTTP API, the type has the same keys.
+A read's request is a `ReadRequest`: it may block until the data's index is greater than `index`. Every answer travels
+in a `Reply` that says how fresh it is. Where a body exists in the HTTP API, the type has the same keys.
 """
 
 from typing import Any, Generic, TypeVar
