@@ -1,0 +1,1 @@
+"""What the cluster is, as seen by a server: immutable snapshots reduced from the store's changes."""
