@@ -1,0 +1,1 @@
+"""Services as seen through the API, as a snapshot."""

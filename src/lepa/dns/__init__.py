@@ -1,0 +1,1 @@
+"""Names of services and nodes, answered over UDP and TCP."""
