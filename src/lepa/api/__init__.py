@@ -1,0 +1,1 @@
+"""The HTTP edge: Nomad's paths, keys and headers over `lepa.rpc.methods`."""

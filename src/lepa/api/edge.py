@@ -1,0 +1,111 @@
+"""What handlers reach: the servers by `Caller`, this machine's node, this agent.
+
+A table of routes is built from small handler makers; most reads are one line each.
+"""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from aiohttp import web
+
+from lepa.api.request import json_response, read_request, reply_response
+from lepa.kit.sources import Clock
+from lepa.kit.telemetry import Metrics
+from lepa.rpc.methods import Caller, Method
+from lepa.rpc.node_service import NodeService
+from lepa.rpc.requests import Members, Request
+
+Q = TypeVar("Q", bound=Request)
+Handle = Callable[["Edge", web.Request], Awaitable[web.StreamResponse]]
+
+
+class AgentView(Protocol):
+    """This agent, as its own API shows it."""
+
+    def describe(self) -> dict[str, Any]:
+        """The configuration in force with secrets left out, as `/v1/agent/self` shows it under "config"."""
+
+    def stats(self) -> dict[str, dict[str, str]]:
+        """Figures by part, all texts."""
+
+    async def health(self) -> dict[str, tuple[bool, str]]:
+        """Whether "server" and "client" work, with a sentence each; a part that is not enabled is absent."""
+
+    def servers(self) -> list[str]:
+        """Addresses of the servers that the client knows, `ip:port`, sorted; empty without a client."""
+
+    async def members(self) -> Members:
+        """Servers as this agent sees them."""
+
+    async def host(self) -> dict[str, Any]:
+        """Facts about the host."""
+
+    def reload(self) -> None:
+        """Read the configuration again where that is possible."""
+
+    def log_lines(self, level: str, *, as_json: bool) -> AsyncIterator[bytes]:
+        """This agent's log from now on, line by line, until the caller stops."""
+
+    def update_metrics(self) -> None:
+        """Bring gauges up to date before they are shown."""
+
+
+class Settings(NamedTuple):
+    """Settings of the edge.
+
+    response_headers: added to every response. prometheus: serve metrics in that format. request_bytes_max: the largest
+    body taken. region: of this agent.
+    """
+
+    region: str = "global"
+    response_headers: tuple[tuple[str, str], ...] = ()
+    prometheus: bool = True
+    debug: bool = False
+
+
+class Edge(NamedTuple):
+    """Everything a handler may use."""
+
+    caller: Caller
+    agent: AgentView
+    node: NodeService | None
+    clock: Clock
+    metrics: Metrics
+    settings: Settings
+
+
+class Route(NamedTuple):
+    """Verbs, a path after `/v1/`, and who answers. `{id}` holds one path segment, decoded."""
+
+    verbs: str
+    path: str
+    handle: Handle
+
+
+def read(method: Method[Q, Any], *, missing: str = "", extra: Callable[[web.Request], dict[str, Any]] | None = None) -> Handle:
+    """A read that only needs its parameters. missing: the 404 text for a None value. extra: more request fields."""
+
+    async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
+        fields = dict(request.match_info)
+        if extra is not None:
+            fields |= extra(request)
+        reply = await edge.caller.call(method, read_request(request, method.request, **fields))
+        return reply_response(request, reply, missing)
+
+    return handle
+
+
+def write(method: Method[Q, Any], *, fields: Callable[[web.Request], Awaitable[dict[str, Any]]] | None = None) -> Handle:
+    """A write whose request is made of the path's names and `fields`; answers with its value and its index."""
+
+    async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
+        given = dict(request.match_info)
+        if fields is not None:
+            given |= await fields(request)
+        reply = await edge.caller.call(method, read_request(request, method.request, **given))
+        headers = {"X-Nomad-Index": str(reply.index)}
+        if reply.value is None:
+            return web.Response(headers=headers, content_type="application/json")
+        return json_response(request, reply.value, headers=headers)
+
+    return handle

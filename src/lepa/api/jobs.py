@@ -1,0 +1,358 @@
+"""Jobs: `/v1/jobs`, `/v1/job/…`, `/v1/validate/job`.
+
+A job's id may hold slashes, escaped or not; what follows it is recognised by its suffix (`/allocations`, `/plan`, …).
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+from urllib.parse import unquote
+
+import msgspec
+from aiohttp import web
+
+from lepa import jobspec
+from lepa.api.edge import Edge, Handle, Route
+from lepa.api.request import (
+    common,
+    flag,
+    json_object,
+    json_response,
+    member,
+    number,
+    read_request,
+    reply_response,
+)
+from lepa.model import job_rules, wire
+from lepa.model.errors import LepaError, invalid, not_found
+from lepa.model.job import Job
+from lepa.model.job_views import JobSubmission
+from lepa.rpc import methods as m
+from lepa.rpc import requests as r
+
+PAYLOAD_MAX = 16 * 1024
+
+JobHandle = Callable[[Edge, web.Request, str], Awaitable[web.StreamResponse]]
+
+
+async def list_jobs(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """All jobs of a namespace, shortened."""
+    query = read_request(request, r.JobListRequest, meta=flag(request.query, "meta"))
+    return reply_response(request, await edge.caller.call(m.JOB_LIST, query))
+
+
+async def statuses(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Jobs with their allocations; a body names the wanted ones."""
+    body = await json_object(request, required=False)
+    wanted = member(body, "Jobs", [])
+    if body and not wanted and request.method != "GET":
+        raise invalid("no jobs in request")
+    pairs = tuple((str(member(job, "Namespace", "default")), str(member(job, "ID", ""))) for job in wanted)
+    children = flag(request.query, "include_children") or bool(member(body, "IncludeChildren", False))
+    query = read_request(request, r.JobStatusesRequest, jobs=pairs, include_children=children)
+    if body and not query.namespace:
+        query = msgspec.structs.replace(query, namespace="*")
+    return reply_response(request, await edge.caller.call(m.JOB_STATUSES, query))
+
+
+async def register(edge: Edge, request: web.Request, expected_id: str = "") -> web.StreamResponse:
+    """Register a job."""
+    body = await json_object(request)
+    job = _job_of(edge, request, body)
+    if expected_id and job.id != expected_id:
+        raise invalid("Job ID does not match name")
+    options = wire.from_builtins({k: v for k, v in body.items() if k.lower() not in {"job", "submission"}}, r.JobRegisterRequest)
+    submission = member(body, "Submission")
+    call = msgspec.structs.replace(
+        options,
+        job=job,
+        submission=wire.from_builtins(submission, JobSubmission) if submission else None,
+        **_scope(request, job),
+    )
+    reply = await edge.caller.call(m.JOB_REGISTER, call)
+    return json_response(request, reply.value, headers={"X-Nomad-Index": str(reply.index)})
+
+
+def _scope(request: web.Request, job: Job) -> dict[str, Any]:
+    return {**common(request), "namespace": job.namespace}
+
+
+def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any]) -> Job:
+    """The job of a body in canonical form. Namespace: the query's, the body's, then the job's own."""
+    raw = member(body, "Job")
+    if raw is None:
+        raise invalid("Job must be specified")
+    if not isinstance(raw, dict):
+        raise invalid("Job must be a JSON object")
+    if not member(raw, "ID"):
+        raise invalid("Job ID hasn't been provided")
+    namespace = request.query.get("namespace") or member(body, "Namespace") or member(raw, "Namespace") or "default"
+    region = member(body, "Region") or request.query.get("region") or member(raw, "Region") or edge.settings.region
+    raw = {key: value for key, value in raw.items() if key.lower() not in {"namespace", "region"}}
+    raw |= {"Namespace": namespace, "Region": edge.settings.region if region == "global" else region}
+    return job_rules.canonicalise(raw)
+
+
+async def plan(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """What registering would change."""
+    body = await json_object(request)
+    if not isinstance(member(body, "Job"), dict):
+        raise invalid("Job must be specified")
+    if not member(member(body, "Job"), "ID"):
+        raise invalid("Job must have a valid ID")
+    job = _job_of(edge, request, body)
+    if job.id != job_id:
+        raise invalid("Job ID does not match")
+    query = r.JobPlanRequest(job=job, diff=bool(member(body, "Diff", False)), **_scope(request, job))
+    reply = await edge.caller.call(m.JOB_PLAN, query)
+    return json_response(request, reply.value, headers={"X-Nomad-Index": str(reply.index)})
+
+
+async def validate(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Everything wrong with a job; 200 whatever is found."""
+    body = await json_object(request)
+    try:
+        job = _job_of(edge, request, body)
+    except LepaError as error:
+        found = r.JobValidateResponse(validation_errors=(error.message,), error=error.message)
+        return json_response(request, found)
+    reply = await edge.caller.call(m.JOB_VALIDATE, r.JobPlanRequest(job=job, **_scope(request, job)))
+    return json_response(request, reply.value)
+
+
+async def parse(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """A job file as JSON. Functions that read files are not available here."""
+    body = await json_object(request)
+    text = member(body, "JobHCL", "")
+    if not isinstance(text, str) or not text.strip():
+        raise invalid("Job spec is empty")
+    variables = member(body, "Variables", "")
+    parsed = jobspec.parse(text, filename="input.hcl", var_files=[("variables", variables)] if variables else ())
+    if parsed.job is None:
+        raise invalid("Failed to parse job: " + "\n".join(d.render() for d in parsed.diagnostics))
+    if member(body, "Canonicalize", False):
+        return json_response(request, job_rules.canonicalise(parsed.job))
+    return json_response(request, _with_nulls(parsed.job))
+
+
+def _with_nulls(job: Mapping[str, Any]) -> dict[str, Any]:
+    """What the file says, and null for each field of a job that it does not mention."""
+    return {field.encode_name: None for field in msgspec.structs.fields(Job)} | dict(job)
+
+
+async def get(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """One job."""
+    reply = await edge.caller.call(m.JOB_GET, read_request(request, r.JobReadRequest, id=job_id))
+    return reply_response(request, reply, "job not found")
+
+
+async def deregister(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Stop a job, or purge it."""
+    query = request.query
+    priority = number(query, "eval_priority")
+    if "eval_priority" in query and not 1 <= priority <= 100:
+        raise invalid("eval priority must be between 1 and 100 inclusively")
+    call = r.JobDeregisterRequest(
+        id=job_id,
+        purge=flag(query, "purge"),
+        eval_priority=priority,
+        no_shutdown_delay=flag(query, "no_shutdown_delay"),
+        **common(request),
+    )
+    reply = await edge.caller.call(m.JOB_DEREGISTER, call)
+    answer = wire.to_builtins(reply.value) | {"VolumeEvalID": "", "VolumeEvalIndex": 0}
+    return json_response(request, answer, headers={"X-Nomad-Index": str(reply.index)})
+
+
+def _about(method: m.Method[r.JobReadRequest, Any], missing: str = "") -> JobHandle:
+    """A read about one job."""
+
+    async def handle(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+        query = read_request(request, r.JobReadRequest, id=job_id, all=flag(request.query, "all"))
+        return reply_response(request, await edge.caller.call(method, query), missing)
+
+    return handle
+
+
+async def versions(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Versions, newest first."""
+    query = request.query
+    call = read_request(
+        request,
+        r.JobReadRequest,
+        id=job_id,
+        diffs=flag(query, "diffs"),
+        diff_tag=query.get("diff_tag", ""),
+        diff_version=number(query, "diff_version") if "diff_version" in query else None,
+    )
+    reply = await edge.caller.call(m.JOB_VERSIONS, call)
+    if not reply.value.versions:
+        raise not_found("job versions not found")
+    return reply_response(request, reply)
+
+
+async def submission(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """The text of one version."""
+    text = request.query.get("version", "")
+    if not text.isdigit():
+        raise invalid("Unable to parse job submission version parameter")
+    query = read_request(request, r.JobReadRequest, id=job_id, version=int(text))
+    return reply_response(request, await edge.caller.call(m.JOB_SUBMISSION, query), "job source not found")
+
+
+async def evaluate(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Look at a job again."""
+    body = await json_object(request, required=False)
+    _same_job(body, job_id)
+    options = member(body, "EvalOptions", {})
+    call = r.JobEvaluateRequest(
+        id=job_id, force_reschedule=bool(member(options, "ForceReschedule", False)), **common(request)
+    )
+    return json_response(request, (await edge.caller.call(m.JOB_EVALUATE, call)).value)
+
+
+def _same_job(body: Mapping[str, Any], job_id: str) -> None:
+    if member(body, "JobID", job_id) != job_id:
+        raise invalid("Job ID does not match")
+
+
+async def force_periodic(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Launch a periodic job now."""
+    reply = await edge.caller.call(m.JOB_PERIODIC_FORCE, r.JobEvaluateRequest(id=job_id, **common(request)))
+    answer = {"EvalID": reply.value.eval_id, "EvalCreateIndex": reply.value.eval_create_index, "Index": reply.index}
+    return json_response(request, answer)
+
+
+async def revert(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Register an earlier version again."""
+    body = await json_object(request)
+    if not member(body, "JobID"):
+        raise invalid("JobID must be specified")
+    _same_job(body, job_id)
+    call = wire.from_builtins(body, r.JobRevertRequest)
+    call = msgspec.structs.replace(call, id=job_id, **common(request))
+    return json_response(request, (await edge.caller.call(m.JOB_REVERT, call)).value)
+
+
+async def stable(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Mark a version as stable or not."""
+    body = await json_object(request)
+    _same_job(body, job_id)
+    call = msgspec.structs.replace(wire.from_builtins(body, r.JobStabilityRequest), id=job_id, **common(request))
+    reply = await edge.caller.call(m.JOB_STABLE, call)
+    return json_response(request, {"Index": reply.index})
+
+
+async def scale(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Set the count of a group."""
+    body = await json_object(request)
+    target = member(body, "Target", {})
+    call = wire.from_builtins(body, r.JobScaleRequest)
+    call = msgspec.structs.replace(call, id=job_id, group=str(member(target, "Group", "")), **common(request))
+    return json_response(request, (await edge.caller.call(m.JOB_SCALE, call)).value)
+
+
+async def dispatch(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Make a child of a parameterized job."""
+    body = await json_object(request, required=False)
+    _same_job(body, job_id)
+    call = wire.from_builtins(body, r.JobDispatchRequest)
+    return await _dispatch(edge, request, job_id, call)
+
+
+async def dispatch_payload(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """The same with the raw body as payload."""
+    return await _dispatch(edge, request, job_id, r.JobDispatchRequest(payload=await request.read()))
+
+
+async def _dispatch(
+    edge: Edge, request: web.Request, job_id: str, call: r.JobDispatchRequest
+) -> web.StreamResponse:
+    if len(call.payload) > PAYLOAD_MAX:
+        raise invalid(f"Payload exceeds maximum size; {len(call.payload)} > {PAYLOAD_MAX}")
+    call = msgspec.structs.replace(
+        call, id=job_id, idempotency_token=request.query.get("idempotency_token", ""), **common(request)
+    )
+    return json_response(request, (await edge.caller.call(m.JOB_DISPATCH, call)).value)
+
+
+async def actions(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Commands that a person may run in the job's tasks."""
+    reply = await edge.caller.call(m.JOB_GET, read_request(request, r.JobReadRequest, id=job_id))
+    if reply.value is None:
+        raise not_found("job not found")
+    found = [
+        {
+            "Name": action.name,
+            "Command": action.command,
+            "Args": action.args,
+            "TaskName": task.name,
+            "TaskGroupName": group.name,
+            "JobID": job_id,
+        }
+        for group in reply.value.task_groups
+        for task in group.tasks
+        for action in task.actions
+    ]
+    return json_response(request, found)
+
+
+_OF_ONE: Mapping[tuple[str, str], JobHandle] = {
+    ("GET", ""): get,
+    ("PUT", ""): register,
+    ("DELETE", ""): deregister,
+    ("GET", "versions"): versions,
+    ("GET", "submission"): submission,
+    ("GET", "allocations"): _about(m.JOB_ALLOCATIONS),
+    ("GET", "evaluations"): _about(m.JOB_EVALUATIONS),
+    ("GET", "deployments"): _about(m.JOB_DEPLOYMENTS),
+    ("GET", "deployment"): _about(m.JOB_LATEST_DEPLOYMENT),
+    ("GET", "summary"): _about(m.JOB_SUMMARY, "job not found"),
+    ("GET", "services"): _about(m.JOB_SERVICES),
+    ("GET", "actions"): actions,
+    ("GET", "scale"): _about(m.JOB_SCALE_STATUS, "job not found"),
+    ("PUT", "scale"): scale,
+    ("PUT", "evaluate"): evaluate,
+    ("PUT", "plan"): plan,
+    ("PUT", "periodic/force"): force_periodic,
+    ("PUT", "dispatch"): dispatch,
+    ("PUT", "dispatch/payload"): dispatch_payload,
+    ("PUT", "revert"): revert,
+    ("PUT", "stable"): stable,
+}
+_SUFFIXES = sorted({suffix for _, suffix in _OF_ONE if suffix}, key=len, reverse=True)
+
+
+def split_job_path(tail: str) -> tuple[str, str]:
+    """The job's id (decoded) and the suffix of a raw path after `/v1/job/`."""
+    for suffix in _SUFFIXES:
+        if tail.endswith("/" + suffix):
+            return unquote(tail[: -len(suffix) - 1]), suffix
+    return unquote(tail), ""
+
+
+async def one_job(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Everything below `/v1/job/`."""
+    job_id, suffix = split_job_path(request.raw_path.partition("?")[0].partition("/v1/job/")[2])
+    if not job_id:
+        raise invalid("Missing job ID")
+    verb = "PUT" if request.method == "POST" else request.method
+    handle = _OF_ONE.get((verb, suffix))
+    if handle is None:
+        raise LepaError("invalid", "Invalid method", http_status=405)
+    return await handle(edge, request, job_id)
+
+
+def _put_or_get(on_get: Handle, on_put: Handle) -> Handle:
+    async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
+        return await (on_get if request.method == "GET" else on_put)(edge, request)
+
+    return handle
+
+
+ROUTES = (
+    Route("GET PUT POST", "jobs", _put_or_get(list_jobs, register)),
+    Route("PUT POST", "jobs/parse", parse),
+    Route("GET PUT POST", "jobs/statuses", statuses),
+    Route("PUT POST", "validate/job", validate),
+    Route("GET PUT POST DELETE", "job/{tail:.+}", one_job),
+)
