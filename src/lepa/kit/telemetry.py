@@ -1,8 +1,8 @@
 """Logs and metrics of lepa itself.
 
-Logs are one line an event: a short past-tense phrase and key=value pairs, or the same as a JSON object. Metrics are kept
-in the process: gauges hold the last value, counters and samples are collected in intervals of 10 s, and one closed
-interval is shown, as Nomad's in-memory sink does. Names are dotted and begin with "nomad." so that dashboards find them.
+Logs are one line an event: a short past-tense phrase and key=value pairs, or the same as a JSON object. Metrics are
+kept in the process: gauges hold the last value, counters and samples are collected in intervals of 10 s, and one closed
+interval is shown, as Nomad's in-memory sink does. Names are dotted and begin with "nomad.", so dashboards find them.
 """
 
 import json
