@@ -1,0 +1,125 @@
+"""The HTTP application: routes, errors, and the server that listens.
+
+`Api` is what the agent starts. Unknown paths are 404 without a body, a wrong verb is 405 `Invalid method`, a LepaError is
+its message as plain text, and anything else is 500 with a sentence and the details in the log.
+"""
+
+import asyncio
+import errno
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+from aiohttp import web
+
+from lepa.api import agent, files, jobs, resources, streams
+from lepa.api.edge import Edge, Handle, Route
+from lepa.api.request import BODY_MAX, error_response, text_response
+from lepa.model.errors import LepaError
+
+log = logging.getLogger(__name__)
+
+ROUTES: tuple[Route, ...] = (*jobs.ROUTES, *resources.ROUTES, *files.ROUTES, *streams.ROUTES, *agent.ROUTES)
+SHUTDOWN_S = 2.0
+BACKLOG = 1024
+
+Bound = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+def build(edge: Edge) -> web.Application:
+    """The application with every route of the table."""
+    app = web.Application(client_max_size=BODY_MAX)
+    for route in ROUTES:
+        _add(app, edge, route)
+    app.router.add_route("*", "/{tail:.*}", _unknown)
+    return app
+
+
+def _add(app: web.Application, edge: Edge, route: Route) -> None:
+    bound = bind(edge, route.handle, f"{route.verbs.split()[0]} /v1/{route.path}")
+    resource = app.router.add_resource(f"/v1/{route.path}")
+    for verb in route.verbs.split():
+        resource.add_route(verb, bound)
+    resource.add_route("*", bind(edge, _invalid_method, "invalid"))
+
+
+def bind(edge: Edge, handle: Handle, name: str) -> Bound:
+    """The handler as aiohttp wants it: with the edge bound, errors mapped and the time it took counted."""
+    extra_headers = edge.settings.response_headers
+
+    async def bound(request: web.Request) -> web.StreamResponse:
+        started = time.perf_counter()
+        try:
+            response = await handle(edge, request)
+        except LepaError as error:
+            response = error_response(error)
+        except web.HTTPRequestEntityTooLarge:
+            response = text_response(413, f"request body is larger than {BODY_MAX} bytes")
+        except web.HTTPException as error:
+            response = text_response(error.status, error.reason)
+        except asyncio.CancelledError:
+            raise
+        except ConnectionError:
+            raise
+        except Exception:
+            log.exception("request failed method=%s path=%s", request.method, request.path)
+            response = text_response(500, "internal error; the agent's log has the details")
+        edge.metrics.sample("nomad.http.request", (time.perf_counter() - started) * 1000, path=name)
+        if extra_headers and not response.prepared:
+            response.headers.update(extra_headers)
+        return response
+
+    return bound
+
+
+async def _invalid_method(edge: Edge, request: web.Request) -> web.StreamResponse:
+    return text_response(405, "Invalid method")
+
+
+async def _unknown(request: web.Request) -> web.StreamResponse:
+    if request.path == "/":
+        return text_response(200, "lepa answers below /v1/; see `lepa --help` for the command line\n")
+    return web.Response(status=404)
+
+
+class Api:
+    """The listening server. As an async context manager it listens while it is entered."""
+
+    def __init__(self, edge: Edge, addresses: Iterable[tuple[str, int]], *, ssl: Any = None) -> None:
+        self._edge = edge
+        self._addresses = tuple(addresses)
+        self._ssl = ssl
+        self._runner: web.AppRunner | None = None
+
+    async def __aenter__(self) -> "Api":
+        runner = web.AppRunner(build(self._edge), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S)
+        await runner.setup()
+        self._runner = runner
+        for host, port in self._addresses:
+            site = web.TCPSite(runner, host, port, ssl_context=self._ssl, backlog=BACKLOG)
+            try:
+                await site.start()
+            except OSError as error:
+                await runner.cleanup()
+                raise _cannot_listen(host, port, error) from error
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    @property
+    def ports(self) -> list[int]:
+        """Ports that are listened on; useful when 0 was asked for."""
+        return [address[1] for address in self._runner.addresses] if self._runner else []
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> LepaError:
+    if error.errno == errno.EADDRINUSE:
+        return LepaError(
+            "conflict",
+            f"cannot listen on {host}:{port}: another process uses the port; stop it, or set `ports {{ http = … }}`",
+        )
+    return LepaError("invalid", f"cannot listen on {host}:{port}: {error.strerror or error}")
