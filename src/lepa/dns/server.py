@@ -1,8 +1,9 @@
 """Answers DNS over UDP and TCP on two threads of its own, so that it answers while the agent's loop is busy.
 
-The first thread is a plain blocking loop over the UDP socket: receive, look up, send. The second waits on a selector
-for everything slower: TCP connections, and questions forwarded to recursors. Both take their answers from the same
-`Responder`; `publish` builds one for a new table on the caller's thread and swaps it in with one assignment.
+The first thread is a plain blocking loop over the UDP socket: receive, look up, send, a batch at a time. The second
+waits on a selector for everything slower: TCP connections, and questions forwarded to recursors. Both take their
+answers from the same `Responder`; `publish` builds one for a new table on the caller's thread and swaps it in with one
+assignment.
 """
 
 import logging
@@ -17,6 +18,7 @@ from struct import pack
 from threading import Event, Thread
 
 from lepa.catalog.table import ServiceTable
+from lepa.dns.datagrams import Datagrams
 from lepa.dns.forwarder import Attempt, Forwarder
 from lepa.dns.resolver import DnsSettings, Responder, Verdict, recursor_address
 from lepa.kit.sources import Clock
@@ -24,14 +26,16 @@ from lepa.model.errors import LepaError, invalid
 
 log = logging.getLogger(__name__)
 
-QUERY_SIZE_MAX = 4_096
-"""The longest query taken over UDP; the rest of a longer one is cut off."""
+BATCHES_MAX = 4
+"""Batches of datagrams that are answered before other threads get the interpreter for certain."""
 SOCKET_BUFFER = 4 << 20
 """Room for datagrams that arrive while another thread has the interpreter; the kernel may grant less."""
 STOP_CHECK_S = 0.5
 """How long a thread waits at most before it looks whether it is to stop, should waking it have failed."""
 BACKLOG = 128
 TCP_READ_SIZE = 65_536
+TCP_PENDING_MAX = 64
+"""Forwarded questions of one connection that wait; until some are answered nothing more is read from it."""
 TCP_UNSENT_MAX = 256 << 10
 """Octets of answers that wait for a slow reader; until they are gone nothing more is read from it."""
 HANDOVER_MAX = 512
@@ -127,6 +131,7 @@ class DnsServer:
                 listener.setblocking(False)
             else:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SOCKET_BUFFER)
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SOCKET_BUFFER)
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, pack("ll", 0, int(STOP_CHECK_S * 1e6)))
             listener.bind((self.bind, port))
             if kind == socket.SOCK_STREAM:
@@ -149,7 +154,7 @@ class DnsServer:
 
 
 class _UdpLoop:
-    """Receives datagrams and sends answers, one at a time, on one thread."""
+    """Receives datagrams and sends answers, on one thread."""
 
     def __init__(
         self,
@@ -159,6 +164,7 @@ class _UdpLoop:
         stopping: Event,
     ) -> None:
         self._socket = udp
+        self._datagrams = Datagrams(udp)
         self._responder = responder
         self._forward = forward
         self._stopping = stopping
@@ -169,7 +175,7 @@ class _UdpLoop:
     def run(self) -> None:
         while not self._stopping.is_set():
             try:
-                self._answer_all()
+                self._answer_what_comes()
             except OSError:
                 # A time-out, to look whether to stop; or a complaint about a datagram sent earlier.
                 continue
@@ -178,20 +184,26 @@ class _UdpLoop:
                 self._bugs += 1
                 log.exception("dns query failed")
 
-    def _answer_all(self) -> None:
-        receive, send = self._socket.recvfrom, self._socket.sendto
-        responder, stopping = self._responder, self._stopping
-        while not stopping.is_set():
-            message, sender = receive(QUERY_SIZE_MAX)
-            self._received += 1
-            answer = responder().udp(message)
+    def _answer_what_comes(self) -> None:
+        """Wait for datagrams, then answer them and those that came meanwhile, a few batches at most."""
+        messages = self._datagrams.receive(wait=True)
+        for _ in range(BATCHES_MAX):
+            self._answer(messages)
+            if self._stopping.is_set() or not (messages := self._datagrams.receive(wait=False)):
+                return
+        self._answer(messages)
+
+    def _answer(self, messages: list[bytes]) -> None:
+        answer_to = self._responder().udp
+        put = self._datagrams.put
+        self._received += len(messages)
+        for position, message in enumerate(messages):
+            answer = answer_to(message)
             if type(answer) is bytes:
-                try:
-                    send(answer, sender)
-                except OSError:
-                    self._unanswered += 1
-            elif answer is Verdict.FORWARD and not self._forward(message, sender):
+                put(position, answer)
+            elif answer is Verdict.FORWARD and not self._forward(message, self._datagrams.sender(position)):
                 self._unanswered += 1
+        self._unanswered += self._datagrams.send()
 
     def wake(self) -> None:
         """Make the thread look whether it is to stop."""
@@ -217,6 +229,7 @@ class _Connection:
         self.ended = False
         self.closed = False
         self.pending = 0
+        self.watched = 0
 
     def next_message(self) -> bytes | None:
         """Take the next whole message out of what was read; None when there is none, or too much waits to be sent."""
@@ -230,16 +243,16 @@ class _Connection:
         return message
 
     def is_clogged(self) -> bool:
-        return len(self.outbound) + self.pending * QUERY_SIZE_MAX >= TCP_UNSENT_MAX
+        return len(self.outbound) >= TCP_UNSENT_MAX or self.pending >= TCP_PENDING_MAX
 
     def is_finished(self) -> bool:
         """Whether the client has said its last and got everything."""
         return self.ended and not self.outbound and not self.pending
 
     def wants(self) -> int:
-        """The events to wait for; at least one, since the selector takes no empty set."""
+        """The events to wait for; none while all depends on recursors."""
         read = 0 if self.ended or self.is_clogged() else EVENT_READ
-        return (read | (EVENT_WRITE if self.outbound else 0)) or EVENT_READ
+        return read | (EVENT_WRITE if self.outbound else 0)
 
 
 class _StreamLoop:
@@ -331,7 +344,7 @@ class _StreamLoop:
             self._end(min(self._connections.values(), key=lambda connection: connection.active_at))
         connection = _Connection(stream, self._clock.now())
         self._connections[stream.fileno()] = connection
-        self._selector.register(stream, EVENT_READ, connection)
+        self._watch(connection)
         self._counts["tcp_accepted"] += 1
 
     def _take_handover(self) -> None:
@@ -362,11 +375,8 @@ class _StreamLoop:
     def _read(self, connection: _Connection) -> None:
         with suppress(BlockingIOError):
             data = connection.socket.recv(TCP_READ_SIZE)
-            if not data:
-                if connection.ended:
-                    raise ConnectionResetError("the client went while it was still being answered")
-                connection.ended = True
             connection.inbound += data
+            connection.ended = not data
 
     def _answer(self, connection: _Connection) -> None:
         """Answer what was asked so far, as far as the client takes answers."""
@@ -386,8 +396,19 @@ class _StreamLoop:
         self._send(connection)
         if connection.is_finished():
             self._end(connection)
-        elif not connection.closed:
-            self._selector.modify(connection.socket, connection.wants(), connection)
+        else:
+            self._watch(connection)
+
+    def _watch(self, connection: _Connection) -> None:
+        """Wait for what the connection wants; the selector takes no empty set of events."""
+        wanted, watched = connection.wants(), connection.watched
+        connection.watched = wanted
+        if wanted and watched:
+            self._selector.modify(connection.socket, wanted, connection)
+        elif wanted:
+            self._selector.register(connection.socket, wanted, connection)
+        elif watched:
+            self._selector.unregister(connection.socket)
 
     def _stream_delivery(self, connection: _Connection, message: bytes) -> Callable[[bytes | None], None]:
         def deliver(reply: bytes | None) -> None:
@@ -395,7 +416,7 @@ class _StreamLoop:
             answer = self._responder().servfail(message) if reply is None else reply
             if not connection.closed and type(answer) is bytes:
                 _append(connection, answer)
-                self._selector.modify(connection.socket, connection.wants(), connection)
+                self._watch(connection)
 
         return deliver
 
@@ -417,7 +438,8 @@ class _StreamLoop:
         if not connection.closed:
             connection.closed = True
             del self._connections[connection.socket.fileno()]
-            self._selector.unregister(connection.socket)
+            if connection.watched:
+                self._selector.unregister(connection.socket)
             connection.socket.close()
 
     def _close(self) -> None:
