@@ -1,0 +1,1 @@
+"""Where the parts of a serving cluster run, behind one protocol."""

@@ -1,0 +1,424 @@
+"""The query frontend: predictions over HTTP (port 1337) and the RPC port of the model containers (7000).
+
+    POST /{app}/predict   POST /{app}/update   GET /metrics   GET /health
+
+A prediction is a fraction of what a web framework spends on a request, so there is none here: an `asyncio.Protocol` on
+httptools, one dict of routes, answers written as bytes. Everything that decides is in `query.Predictions`; this module
+reads requests, hands it events and `now`, and carries its orders to `replicas`. All queries that arrive in one turn of
+the loop can leave in one batch: orders are asked for once, at the end of the turn.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections import deque
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self, cast
+from urllib.parse import unquote_to_bytes
+
+import httptools
+import msgspec
+import uvloop
+from msgspec import Struct
+
+from lepa.kit.sources import Clock, Random, SystemClock, SystemRandom
+from lepa.kit.tasks import Tasks
+from lepa.model.errors import LepaError
+from lepa.serving.addressing import Address, parse_address
+from lepa.serving.fine_timer import FineTimer
+from lepa.serving.metrics import report
+from lepa.serving.query import Answer, Predictions, ServedApplication
+from lepa.serving.ready_file import write_ready_file
+from lepa.serving.records import Registry
+from lepa.serving.registry_follower import REPORT_EVERY_S, RegistryFollower
+from lepa.serving.replicas import ReplicaServer
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX = 64 << 20
+CONNECTIONS_MAX = 20_000
+PIPELINED_MAX = 16
+"""Requests of one connection that wait for the one before them; then no more is read from it."""
+IDLE_S = 75.0
+"""A connection without a request, or without the rest of one, is closed after this."""
+SWEEP_S = 5.0
+BACKLOG = 4096
+
+_OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+_HEAD = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n%b"
+_STATUS = {
+    200: b"200 OK",
+    400: b"400 Bad Request",
+    404: b"404 Not Found",
+    405: b"405 Method Not Allowed",
+    413: b"413 Content Too Large",
+    500: b"500 Internal Server Error",
+}
+
+
+class FrontendSettings(Struct, frozen=True):
+    """host, port: where predictions are asked. rpc_port: where model containers connect. 0 is any free port.
+    cache_bytes: room for predictions already made; 0 caches nothing and joins no equal queries."""
+
+    host: str = "127.0.0.1"
+    port: int = 1337
+    rpc_port: int = 7000
+    cache_bytes: int = 32 << 20
+
+
+class QueryFrontend:
+    """One query frontend, as an async context manager. `management`: where the registry is, asked before each call;
+    None for a frontend that is configured by hand."""
+
+    def __init__(self, settings: FrontendSettings, management: Any, clock: Clock, random: Random) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._id = random.uuid()
+        self._tasks = Tasks("query-frontend")
+        self.predictions = Predictions(settings.cache_bytes, clock.now())
+        self.replicas = ReplicaServer(self.predictions, settings.host, settings.rpc_port, clock, self.wake)
+        self._follower = RegistryFollower(management, self.configure, clock, random) if management else None
+        self._flush_due = False
+        self._deadline_timer: asyncio.TimerHandle | None = None
+        self.routes: dict[bytes, tuple[ServedApplication, bool]] = {}
+        self.connections: set[HttpConnection] = set()
+        self.port = settings.port
+
+    async def __aenter__(self) -> Self:
+        self._loop = asyncio.get_running_loop()
+        self._batch_timer = FineTimer(self._flush)
+        await self.replicas.__aenter__()
+        try:
+            self._server = await self._loop.create_server(
+                lambda: HttpConnection(self), self._settings.host, self._settings.port, backlog=BACKLOG
+            )
+        except OSError:
+            await self.replicas.__aexit__(None, None, None)
+            self._batch_timer.close()
+            raise
+        self.port = self._server.sockets[0].getsockname()[1]
+        self._tasks.start("sweep", self._sweep())
+        if self._follower:
+            self._tasks.start("follow", self._follower.run())
+            self._tasks.start("report", self._report(self._follower))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._tasks.close()
+        self._server.close()
+        for connection in list(self.connections):
+            connection.close()
+        await self._server.wait_closed()
+        if self._deadline_timer:
+            self._deadline_timer.cancel()
+        await self.replicas.__aexit__(None, None, None)
+        self._batch_timer.close()
+
+    def configure(self, registry: Registry) -> None:
+        """Serve what the registry says."""
+        self.predictions.configure(registry, self._clock.now())
+        self.routes = {
+            f"/{name}/{verb}{slash}".encode(): (served, verb == "predict")
+            for name, served in self.predictions.applications.items()
+            for verb in ("predict", "update")
+            for slash in ("", "/")
+        }
+        log.info("registry read revision=%d applications=%d", registry.revision, len(registry.applications))
+        self.wake()
+
+    # One turn: whatever happened since the last one is carried out together
+
+    def wake(self) -> None:
+        """Something happened: ask `predictions` for orders at the end of this turn of the loop."""
+        if not self._flush_due:
+            self._flush_due = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flush_due = False
+        now = self._clock.now()
+        for order in self.predictions.poll(now):
+            self.replicas.send(order)
+        self._arm(now)
+
+    def _arm(self, now: float) -> None:
+        if (batch_at := self.predictions.next_batch()) is not None:
+            self._batch_timer.set(batch_at - now)
+        deadline = self.predictions.next_deadline()
+        if deadline is None:
+            return
+        due = self._loop.time() + max(0.0, deadline - now)
+        timer = self._deadline_timer
+        if timer is None or due < timer.when() - 0.001:
+            if timer is not None:
+                timer.cancel()
+            self._deadline_timer = self._loop.call_at(due + 0.0005, self._deadline_passed)
+
+    def _deadline_passed(self) -> None:
+        self._deadline_timer = None
+        self._flush()
+
+    # Beside the traffic
+
+    async def _sweep(self) -> None:
+        while True:
+            await self._clock.sleep(SWEEP_S)
+            self.predictions.tick(self._clock.now())
+            oldest = self._loop.time() - IDLE_S
+            for connection in list(self.connections):
+                connection.close_if_idle_since(oldest)
+
+    async def _report(self, follower: RegistryFollower) -> None:
+        changed = self.replicas.changed
+        while True:
+            changed.clear()
+            await follower.report(self._id, self.predictions.containers())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REPORT_EVERY_S):
+                    await changed.wait()
+
+    # Requests
+
+    def predict(self, connection: "HttpConnection", served: ServedApplication, body: bytes) -> None:
+        """Open the queries of one predict request."""
+        data, version = served.input_type.decode_predict(body)
+        now = self._clock.now()
+        if isinstance(data, bytes):
+            self.predictions.predict(served, data, version, connection.answer, now)
+        elif not data:
+            connection.reply(200, b'{"batch_predictions":[]}')
+        else:
+            together = _Together(connection, len(data))
+            for position, item in enumerate(data):
+                self.predictions.predict(served, item, version, partial(together.answer, position), now)
+        self.wake()
+
+    def metrics(self) -> bytes:
+        """The body of GET /metrics."""
+        return msgspec.json.encode(report(self.predictions.metrics(), self._clock.now()))
+
+
+class _Together:
+    """The answers to one `input_batch`, in the order of its inputs."""
+
+    __slots__ = ("_bodies", "_connection", "_missing")
+
+    def __init__(self, connection: "HttpConnection", count: int) -> None:
+        self._connection = connection
+        self._bodies: list[bytes] = [b""] * count
+        self._missing = count
+
+    def answer(self, position: int, answer: Answer) -> None:
+        self._bodies[position] = answer_body(answer)
+        self._missing -= 1
+        if not self._missing:
+            one = len(self._bodies) == 1
+            body = self._bodies[0] if one else b'{"batch_predictions":[%b]}' % b",".join(self._bodies)
+            self._connection.reply(200, body)
+
+
+def answer_body(answer: Answer) -> bytes:
+    """An answer as the JSON of a predict response."""
+    query_id, output, explanation = answer
+    if not explanation:
+        return b'{"query_id":%d,"output":%b,"default":false}' % (query_id, output)
+    reason = msgspec.json.encode(explanation)
+    return b'{"query_id":%d,"output":%b,"default":true,"default_explanation":%b}' % (query_id, output, reason)
+
+
+class HttpConnection(asyncio.Protocol):
+    """One caller. Requests of one connection are answered in order, one at a time; further ones wait, a few."""
+
+    def __init__(self, frontend: QueryFrontend) -> None:
+        self._frontend = frontend
+        self._busy = False
+        self._keep_alive = True
+        self._waiting: deque[tuple[bytes, bytes, bytes, bool]] = deque()
+        self._url = b""
+        self._body = b""
+        self._active_at = 0.0
+
+    # What the transport calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        self._parser: Any = httptools.HttpRequestParser(self)
+        self._active_at = self._frontend._loop.time()
+        connections = self._frontend.connections
+        if len(connections) >= CONNECTIONS_MAX:
+            transport.close()
+        else:
+            connections.add(self)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._frontend.connections.discard(self)
+        self._waiting.clear()
+        self._parser = None
+
+    def data_received(self, data: bytes) -> None:
+        try:
+            self._parser.feed_data(data)
+        except httptools.HttpParserUpgrade:
+            self._refuse(400, "the connection cannot be upgraded")
+        except httptools.HttpParserError as error:
+            self._refuse(400, f"not an HTTP request: {error}")
+
+    def pause_writing(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._transport.resume_reading()
+
+    # What the parser calls
+
+    def on_message_begin(self) -> None:
+        self._url = self._body = b""
+
+    def on_url(self, url: bytes) -> None:
+        self._url += url
+
+    def on_body(self, body: bytes) -> None:
+        self._body = self._body + body if self._body else body
+        if len(self._body) > BODY_BYTES_MAX:
+            self._body = b""
+            self._refuse(413, f"a body holds at most {BODY_BYTES_MAX} bytes")
+
+    def on_message_complete(self) -> None:
+        parser = self._parser
+        if self._transport.is_closing():
+            return
+        if not self._busy:
+            self._handle(parser.get_method(), self._url, self._body, parser.should_keep_alive())
+            return
+        self._waiting.append((parser.get_method(), self._url, self._body, parser.should_keep_alive()))
+        if len(self._waiting) >= PIPELINED_MAX:
+            self._transport.pause_reading()
+
+    # Requests and replies
+
+    def _handle(self, method: bytes, url: bytes, body: bytes, keep_alive: bool) -> None:
+        self._busy = True
+        self._keep_alive = keep_alive
+        frontend = self._frontend
+        route = frontend.routes.get(url) or frontend.routes.get(unquote_to_bytes(url.partition(b"?")[0]))
+        try:
+            if route is None:
+                self._handle_other(method, url.partition(b"?")[0])
+            elif method != b"POST":
+                self.fail(405, "Method not allowed", "predict and update take POST")
+            elif route[1]:
+                frontend.predict(self, route[0], body)
+            else:
+                route[0].input_type.decode_update(body)
+                self.reply(200, b"Feedback received? 1")
+        except LepaError as error:
+            name = "Json error" if error.message.startswith("Error parsing") else "Query processing error"
+            self.fail(400, name, error.message)
+        except Exception as error:
+            log.error("request failed url=%s", url, exc_info=error)
+            self.fail(500, "Internal error", "An unexpected error occurred!")
+
+    def _handle_other(self, method: bytes, path: bytes) -> None:
+        if path not in (b"/metrics", b"/health"):
+            text = path.decode(errors="replace")
+            self.fail(404, "Not found", f"nothing is served at {text}; an application answers at /{{app}}/predict")
+        elif method != b"GET":
+            self.fail(405, "Method not allowed", "metrics and health take GET")
+        else:
+            self.reply(200, self._frontend.metrics() if path == b"/metrics" else b'{"healthy":true}')
+
+    def answer(self, answer: Answer) -> None:
+        """Answer a request that was a single query."""
+        if self._keep_alive and not self._waiting:
+            self._busy = False
+            if not self._transport.is_closing():
+                body = answer_body(answer)
+                self._active_at = self._frontend._loop.time()
+                self._transport.write(_OK % (len(body), body))
+        else:
+            self.reply(200, answer_body(answer))
+
+    def fail(self, status: int, name: str, cause: str) -> None:
+        """Answer with an error."""
+        self.reply(status, msgspec.json.encode({"error": name, "cause": cause}))
+
+    def reply(self, status: int, body: bytes) -> None:
+        """Answer the request at hand and go on with the next one."""
+        self._busy = False
+        if self._transport.is_closing():
+            return
+        self._active_at = self._frontend._loop.time()
+        connection = b"" if self._keep_alive else b"Connection: close\r\n"
+        self._transport.write(_HEAD % (_STATUS[status], len(body), connection, body))
+        if not self._keep_alive:
+            self._transport.close()
+        elif self._waiting:
+            self._frontend._loop.call_soon(self._next)
+
+    def _next(self) -> None:
+        if self._waiting and not self._busy:
+            if len(self._waiting) >= PIPELINED_MAX:
+                self._transport.resume_reading()
+            self._handle(*self._waiting.popleft())
+
+    def _refuse(self, status: int, cause: str) -> None:
+        """Answer what is not a request, and close."""
+        self._keep_alive = False
+        self._waiting.clear()
+        self.fail(status, "Bad request", cause)
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def close_if_idle_since(self, oldest: float) -> None:
+        """Close a connection whose last request was answered before `oldest`."""
+        if not self._busy and self._active_at < oldest:
+            self._transport.close()
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a query frontend until SIGTERM or SIGINT."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    settings = FrontendSettings(options.host, options.port, options.rpc_port, options.cache_bytes)
+    try:
+        uvloop.run(_serve(settings, parse_address(options.management), options.ready_file))
+    except (LepaError, OSError) as error:
+        print(f"the query frontend could not start: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="lepa.serving.frontend", description="Answer predictions over HTTP.")
+    defaults = FrontendSettings()
+    parser.add_argument("--host", default=defaults.host, help="address to listen on")
+    parser.add_argument("--port", type=int, default=defaults.port, help="HTTP port, 0 for a free one")
+    parser.add_argument("--rpc-port", type=int, default=defaults.rpc_port, help="port for model containers")
+    parser.add_argument("--cache-bytes", type=int, default=defaults.cache_bytes, help="bytes of the prediction cache")
+    parser.add_argument("--management", required=True, help="address of the management frontend, host:port")
+    parser.add_argument("--ready-file", type=Path, help="where to write the ports once everything listens")
+    return parser
+
+
+async def _serve(settings: FrontendSettings, management: Address, ready_file: Path | None) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with QueryFrontend(settings, lambda: management, SystemClock(), SystemRandom()) as frontend:
+        log.info("query frontend listens port=%d rpc_port=%d", frontend.port, frontend.replicas.port)
+        if ready_file:
+            write_ready_file(ready_file, {"port": frontend.port, "rpc_port": frontend.replicas.port})
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,341 @@
+"""The management frontend: applications, models, versions and links over HTTP (port 1338), under Clipper's paths.
+
+Each change is one pure function of `records`, saved before it is acknowledged. Query frontends follow by a long poll
+of `GET /admin/registry?index=N&wait=S`, which answers when the revision is another one than N, and report the
+containers that are connected to them. Errors are `{"error": code, "cause": sentence}` with Clipper's sentences; where
+Clipper always answered 400, an unknown name is 404 and a name that is taken 409.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import logging
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import uvloop
+from aiohttp import web
+from msgspec import Struct
+
+from lepa.kit.sources import Clock, SystemClock
+from lepa.model.errors import LepaError, invalid
+from lepa.serving import records
+from lepa.serving.ready_file import write_ready_file
+from lepa.serving.records import Application, Container, ModelVersion, Registry
+from lepa.serving.registry_follower import REPORT_EVERY_S
+from lepa.serving.registry_store import MemoryRegistryStore, RegistryStore, SqliteRegistryStore
+
+log = logging.getLogger(__name__)
+
+BODY_BYTES_MAX = 1 << 20
+WAIT_MAX_S = 60.0
+FRONTENDS_MAX = 1000
+STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "internal": 500}
+
+
+class AddApp(Struct):
+    name: str
+    input_type: str
+    default_output: str
+    latency_slo_micros: int
+
+
+class AddModel(Struct):
+    model_name: str
+    model_version: str
+    input_type: str
+    labels: list[str] = []
+    container_name: str = ""
+    model_data_path: str = ""
+    batch_size: int = records.BATCH_SIZE_ADAPTIVE
+
+
+class Named(Struct):
+    name: str
+
+
+class VersionedModel(Struct):
+    model_name: str
+    model_version: str
+
+
+class Links(Struct):
+    app_name: str
+    model_names: list[str]
+
+
+class LinkedModels(Struct):
+    app_name: str
+
+
+class Verbose(Struct):
+    verbose: bool = False
+
+
+class ContainerName(Struct):
+    model_name: str
+    model_version: str
+    replica_id: int
+
+
+class StateOf(Struct):
+    app_name: str
+    uid: int
+
+
+class ContainerReport(Struct):
+    """What one query frontend has connected."""
+
+    frontend: str
+    containers: list[Container]
+
+
+class ManagementFrontend:
+    """One management frontend, as an async context manager."""
+
+    def __init__(self, host: str, port: int, store: RegistryStore, clock: Clock) -> None:
+        self._host = host
+        self.port = port
+        self._store = store
+        self._clock = clock
+        self._registry = Registry()
+        self._changing = asyncio.Lock()
+        self._changed = asyncio.Event()
+        self._reports: dict[str, tuple[float, list[Container]]] = {}
+
+    async def __aenter__(self) -> Self:
+        self._registry = await asyncio.to_thread(self._store.load)
+        self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, self._host, self.port)
+        await site.start()
+        self.port = self._runner.addresses[0][1]
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._changed.set()
+        await self._runner.cleanup()
+        self._store.close()
+
+    def _application(self) -> web.Application:
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors])
+        app.router.add_get("/admin/ping", self._ping)
+        app.router.add_get("/admin/registry", self._follow)
+        for path, (shape, handler) in self._posts().items():
+            app.router.add_post(f"/admin/{path}", _decoding(shape, handler))
+        return app
+
+    def _posts(self) -> dict[str, tuple[type[Any], Callable[[Any], Awaitable[Any]]]]:
+        """Every POST: its body, and what answers it. A text answer is a sentence, anything else JSON."""
+        return {
+            "add_app": (AddApp, self._add_app),
+            "delete_app": (Named, self._delete_app),
+            "add_model": (AddModel, self._add_model),
+            "delete_versioned_model": (VersionedModel, self._delete_model),
+            "set_model_version": (VersionedModel, self._set_version),
+            "add_model_links": (Links, self._add_links),
+            "delete_model_links": (Links, self._delete_links),
+            "get_linked_models": (LinkedModels, self._get_linked_models),
+            "get_all_applications": (Verbose, self._get_applications),
+            "get_application": (Named, self._get_application),
+            "get_all_models": (Verbose, self._get_models),
+            "get_model": (VersionedModel, self._get_model),
+            "get_all_containers": (Verbose, self._get_containers),
+            "get_container": (ContainerName, self._get_container),
+            "get_state": (StateOf, self._get_state),
+            "report_containers": (ContainerReport, self._report_containers),
+        }
+
+    async def _change(self, change: Callable[..., Registry], *arguments: Any) -> None:
+        """Make one change durable, then visible. Changes follow one another."""
+        async with self._changing:
+            registry = change(self._registry, *arguments)
+            await asyncio.to_thread(self._store.save, registry)
+            self._registry = registry
+            self._changed.set()
+            self._changed = asyncio.Event()
+        log.info("registry changed by=%s revision=%d", change.__name__, registry.revision)
+
+    # Following
+
+    async def _ping(self, request: web.Request) -> web.Response:
+        return web.Response(text="PONG", content_type="application/json")
+
+    async def _follow(self, request: web.Request) -> web.Response:
+        try:
+            index, wait_s = int(request.query.get("index", "-1")), float(request.query.get("wait", "0"))
+        except ValueError as error:
+            raise invalid(f"index and wait are numbers: {error}") from error
+        if index == self._registry.revision:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(min(max(wait_s, 0.0), WAIT_MAX_S)):
+                    await self._changed.wait()
+        return web.Response(body=msgspec.json.encode(self._registry), content_type="application/json")
+
+    async def _report_containers(self, body: ContainerReport) -> str:
+        if body.frontend not in self._reports and len(self._reports) >= FRONTENDS_MAX:
+            raise invalid(f"more than {FRONTENDS_MAX} query frontends report")
+        self._reports[body.frontend] = (self._clock.now(), body.containers)
+        return "Success!"
+
+    def _containers(self) -> list[Container]:
+        """All containers of the frontends that have reported lately."""
+        oldest = self._clock.now() - 3 * REPORT_EVERY_S
+        self._reports = {name: report for name, report in self._reports.items() if report[0] >= oldest}
+        return [container for _, containers in self._reports.values() for container in containers]
+
+    # Changes
+
+    async def _add_app(self, body: AddApp) -> str:
+        application = Application(body.name, body.input_type, body.default_output, body.latency_slo_micros)
+        await self._change(records.add_application, application)
+        return f"Successfully added application with name '{body.name}'"
+
+    async def _delete_app(self, body: Named) -> str:
+        await self._change(records.delete_application, body.name)
+        return f"Successfully deleted application with name '{body.name}'"
+
+    async def _add_model(self, body: AddModel) -> str:
+        model = ModelVersion(
+            body.model_name,
+            body.model_version,
+            body.input_type,
+            tuple(body.labels),
+            body.container_name,
+            body.model_data_path,
+            body.batch_size,
+        )
+        await self._change(records.add_model, model)
+        return f"Successfully added model with name '{body.model_name}' and input type '{body.input_type}'"
+
+    async def _delete_model(self, body: VersionedModel) -> str:
+        await self._change(records.delete_model, body.model_name, body.model_version)
+        return f"Successfully deleted model with name '{body.model_name}' and version '{body.model_version}'"
+
+    async def _set_version(self, body: VersionedModel) -> str:
+        await self._change(records.set_model_version, body.model_name, body.model_version)
+        return f"Successfully set model with name '{body.model_name}' to version '{body.model_version}'"
+
+    async def _add_links(self, body: Links) -> str:
+        await self._change(records.add_links, body.app_name, tuple(body.model_names))
+        return f"Successfully linked model with name '{body.model_names[0]}' to application '{body.app_name}'"
+
+    async def _delete_links(self, body: Links) -> str:
+        await self._change(records.delete_links, body.app_name, tuple(body.model_names))
+        return "Success!"
+
+    # Views
+
+    async def _get_linked_models(self, body: LinkedModels) -> Any:
+        app = self._registry.applications.get(body.app_name)
+        if app is None:
+            raise LepaError("not_found", f"No application with name '{body.app_name}' exists.")
+        return list(app.linked_models)
+
+    async def _get_applications(self, body: Verbose) -> Any:
+        applications = self._registry.applications
+        return [records.application_view(app) for app in applications.values()] if body.verbose else list(applications)
+
+    async def _get_application(self, body: Named) -> Any:
+        app = self._registry.applications.get(body.name)
+        return records.application_view(app) if app else {}
+
+    async def _get_models(self, body: Verbose) -> Any:
+        models = self._registry.models
+        return [records.model_view(self._registry, m) for m in models.values()] if body.verbose else list(models)
+
+    async def _get_model(self, body: VersionedModel) -> Any:
+        model = self._registry.models.get(f"{body.model_name}:{body.model_version}")
+        return records.model_view(self._registry, model) if model else {}
+
+    async def _get_containers(self, body: Verbose) -> Any:
+        containers = self._containers()
+        return containers if body.verbose else [f"{c.model_id}:{c.model_replica_id}" for c in containers]
+
+    async def _get_container(self, body: ContainerName) -> Any:
+        wanted = (body.model_name, body.model_version, body.replica_id)
+        found = (c for c in self._containers() if (c.model_name, c.model_version, c.model_replica_id) == wanted)
+        return next(found, {})
+
+    async def _get_state(self, body: StateOf) -> Any:
+        app = self._registry.applications.get(body.app_name)
+        if app is None:
+            raise LepaError("not_found", f"No application with name '{body.app_name}' exists.")
+        return app.default_output
+
+
+def _decoding(shape: type[Any], handler: Callable[[Any], Awaitable[Any]]) -> Any:
+    """An aiohttp handler that decodes the body, and encodes what `handler` returns."""
+    decoder = msgspec.json.Decoder(shape)
+
+    async def handle(request: web.Request) -> web.Response:
+        try:
+            body = decoder.decode(await request.read() or b"{}")
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise invalid(f"Error parsing JSON: {error}. Expected JSON schema: {_schema(shape)}") from error
+        answer = await handler(body)
+        encoded = answer.encode() if isinstance(answer, str) else msgspec.json.encode(answer)
+        return web.Response(body=encoded, content_type="application/json")
+
+    return handle
+
+
+def _schema(shape: type[Any]) -> str:
+    fields = ", ".join(f'"{f.name}" := {getattr(f.type, "__name__", f.type)}' for f in msgspec.structs.fields(shape))
+    return f"{{{fields}}}"
+
+
+@web.middleware
+async def _errors(request: web.Request, handler: Any) -> web.StreamResponse:
+    try:
+        response: web.StreamResponse = await handler(request)
+    except LepaError as error:
+        return _error(STATUS.get(error.code, 500), error.code, error.message)
+    except web.HTTPException as error:
+        return _error(error.status, "invalid", f"{request.method} {request.path}: {error.reason}")
+    return response
+
+
+def _error(status: int, code: str, cause: str) -> web.Response:
+    body = msgspec.json.encode({"error": code, "cause": cause})
+    return web.Response(body=body, status=status, content_type="application/json")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a management frontend until SIGTERM or SIGINT."""
+    parser = argparse.ArgumentParser(prog="lepa.serving.management", description="Keep applications and models.")
+    parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--port", type=int, default=1338, help="HTTP port, 0 for a free one")
+    parser.add_argument("--data", type=Path, help="directory that keeps the registry; without it, it is forgotten")
+    parser.add_argument("--ready-file", type=Path, help="where to write the port once it listens")
+    options = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
+    try:
+        store = SqliteRegistryStore(options.data / "registry.sqlite") if options.data else MemoryRegistryStore()
+        uvloop.run(_serve(options.host, options.port, store, options.ready_file))
+    except (LepaError, OSError) as error:
+        print(f"the management frontend could not start: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+async def _serve(host: str, port: int, store: RegistryStore, ready_file: Path | None) -> None:
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stop.set)
+    async with ManagementFrontend(host, port, store, SystemClock()) as frontend:
+        log.info("management frontend listens port=%d", frontend.port)
+        if ready_file:
+            write_ready_file(ready_file, {"port": frontend.port})
+        await stop.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,234 @@
+"""Pure: applications, models, versions and links: what the management frontend keeps and the query frontends follow.
+
+A `Registry` is one immutable value with a revision. Every function here takes a registry and returns the next one, or
+raises LepaError with the sentence that Clipper's management frontend would have answered. The names of JSON keys are
+Clipper's. Deleting an application deletes its links (Clipper left them behind).
+"""
+
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from lepa.model.errors import LepaError, conflict, invalid, not_found
+from lepa.serving.inputs import input_type
+
+BATCH_SIZE_ADAPTIVE = -1
+"""The `batch_size` that leaves the size of batches to the adaptive policy."""
+RECORDS_MAX = 10_000
+"""Applications, and model versions, that one registry holds."""
+LATENCY_SLO_MICROS_MAX = 2**31 - 1
+
+
+class Application(Struct, frozen=True):
+    """A REST endpoint with a latency objective and the output it falls back to. At most one linked model."""
+
+    name: str
+    input_type: str
+    default_output: str
+    latency_slo_micros: int
+    linked_models: tuple[str, ...] = ()
+    policy: str = "DefaultOutputSelectionPolicy"
+
+
+class ModelVersion(Struct, frozen=True):
+    """One version of a model. container_name: what its containers run (an image, a model directory).
+
+    created: the registry revision at which it was registered; a new registration of the same version has another one.
+    """
+
+    model_name: str
+    model_version: str
+    input_type: str
+    labels: tuple[str, ...] = ()
+    container_name: str = ""
+    model_data_path: str = ""
+    batch_size: int = BATCH_SIZE_ADAPTIVE
+    created: int = 0
+
+    @property
+    def key(self) -> str:
+        """`name:version`."""
+        return f"{self.model_name}:{self.model_version}"
+
+
+class Container(Struct, frozen=True):
+    """A connected replica of a model version, as a query frontend reports it."""
+
+    model_id: str
+    model_name: str
+    model_version: str
+    model_replica_id: int
+    input_type: str
+
+
+class Registry(Struct, frozen=True):
+    """Everything that is registered, at one revision. models by `name:version`; current: model name -> version."""
+
+    revision: int = 0
+    applications: dict[str, Application] = {}
+    models: dict[str, ModelVersion] = {}
+    current: dict[str, str] = {}
+
+
+def add_application(registry: Registry, application: Application) -> Registry:
+    """Register an application without links."""
+    if application.name in registry.applications:
+        raise conflict(f"application '{application.name}' already exists")
+    if not application.name or "/" in application.name:
+        raise invalid(f"'{application.name}' cannot name an application: it must be one part of a URL path")
+    if not 0 < application.latency_slo_micros <= LATENCY_SLO_MICROS_MAX:
+        raise invalid(f"latency_slo_micros must be in 1..{LATENCY_SLO_MICROS_MAX}")
+    _check_room(registry.applications, "applications")
+    known = replace(application, input_type=input_type(application.input_type).name, linked_models=())
+    return _with_application(registry, known)
+
+
+def delete_application(registry: Registry, name: str) -> Registry:
+    """Remove an application and its links."""
+    if name not in registry.applications:
+        raise not_found(f"Application '{name}' does not exist")
+    rest = {key: value for key, value in registry.applications.items() if key != name}
+    return replace(registry, revision=registry.revision + 1, applications=rest)
+
+
+def add_model(registry: Registry, model: ModelVersion) -> Registry:
+    """Register a version of a model and make it the current one."""
+    if model.batch_size != BATCH_SIZE_ADAPTIVE and model.batch_size < 1:
+        raise invalid("The batch size must be positive or DEFAULT_BATCH_SIZE, which is -1")
+    for what, text in (
+        ("model name", model.model_name),
+        ("model version", model.model_version),
+        *(("label", label) for label in model.labels),
+    ):
+        if "," in text or ":" in text:
+            raise invalid(f"Invalid {what} supplied: {text}. Contains one of: ',', ':'")
+    if not model.model_name or not model.model_version:
+        raise invalid("a model needs a name and a version")
+    if model.key in registry.models:
+        raise conflict(f"model with name '{model.model_name}' and version '{model.model_version}' already exists")
+    _check_room(registry.models, "models")
+    revision = registry.revision + 1
+    known = replace(model, input_type=input_type(model.input_type).name, created=revision)
+    _check_links_take(registry, known.model_name, known.input_type)
+    return replace(
+        registry,
+        revision=revision,
+        models={**registry.models, known.key: known},
+        current={**registry.current, known.model_name: known.model_version},
+    )
+
+
+def delete_model(registry: Registry, name: str, version: str) -> Registry:
+    """Remove one version. When it was the current one, the newest version that is left takes its place."""
+    if f"{name}:{version}" not in registry.models:
+        raise not_found(f"model with name '{name}' and version '{version}' does not exist")
+    models = {key: value for key, value in registry.models.items() if key != f"{name}:{version}"}
+    current = dict(registry.current)
+    if current.get(name) == version:
+        left = [model for model in models.values() if model.model_name == name]
+        if left:
+            current[name] = max(left, key=lambda model: model.created).model_version
+        else:
+            del current[name]
+    return replace(registry, revision=registry.revision + 1, models=models, current=current)
+
+
+def set_model_version(registry: Registry, name: str, version: str) -> Registry:
+    """Make a registered version the current one: the way forward and the way back."""
+    if name not in registry.current:
+        raise not_found(f"Cannot set version for nonexistent model '{name}'")
+    model = registry.models.get(f"{name}:{version}")
+    if model is None:
+        raise not_found(f"Cannot set non-existent version '{version}' for model with name '{name}'")
+    _check_links_take(registry, name, model.input_type)
+    return replace(registry, revision=registry.revision + 1, current={**registry.current, name: version})
+
+
+def add_links(registry: Registry, application: str, models: tuple[str, ...]) -> Registry:
+    """Let an application be answered by a model."""
+    app = registry.applications.get(application)
+    if app is None:
+        raise not_found(f"No app with name '{application}' exists.")
+    for name in models:
+        _check_linkable(registry, app, name)
+    if not models:
+        raise invalid(f"Please provide the name of the model that you want to link to the application '{application}'")
+    if len(models) > 1:
+        raise invalid(
+            f"Applications must be linked with at most one model. Attempted to add links to {len(models)} models."
+        )
+    if models[0] in app.linked_models:
+        raise conflict(f"The model with name '{models[0]}' is already linked to '{application}'")
+    if app.linked_models:
+        raise conflict(f"A model with name {app.linked_models[0]} is already linked to '{application}'.")
+    return _with_application(registry, replace(app, linked_models=models))
+
+
+def delete_links(registry: Registry, application: str, models: tuple[str, ...]) -> Registry:
+    """Take links away."""
+    app = registry.applications.get(application)
+    if app is None:
+        raise not_found(f"No app with name {application} exists.")
+    for name in models:
+        if name not in app.linked_models:
+            raise not_found(f"Cannot remove nonexistent link between app {application} and model {name}")
+    left = tuple(name for name in app.linked_models if name not in models)
+    return _with_application(registry, replace(app, linked_models=left))
+
+
+def application_view(application: Application) -> dict[str, Any]:
+    """An application as Clipper's REST shows it."""
+    return {
+        "name": application.name,
+        "input_type": application.input_type,
+        "default_output": application.default_output,
+        "latency_slo_micros": application.latency_slo_micros,
+        "linked_models": list(application.linked_models),
+    }
+
+
+def model_view(registry: Registry, model: ModelVersion) -> dict[str, Any]:
+    """A model version as Clipper's REST shows it; without labels it shows one empty label."""
+    return {
+        "model_name": model.model_name,
+        "model_version": model.model_version,
+        "input_type": model.input_type,
+        "labels": list(model.labels) or [""],
+        "container_name": model.container_name,
+        "model_data_path": model.model_data_path,
+        "is_current_version": registry.current.get(model.model_name) == model.model_version,
+    }
+
+
+def _with_application(registry: Registry, application: Application) -> Registry:
+    applications = {**registry.applications, application.name: application}
+    return replace(registry, revision=registry.revision + 1, applications=applications)
+
+
+def _check_room(records: dict[str, Any], noun: str) -> None:
+    if len(records) >= RECORDS_MAX:
+        raise LepaError("conflict", f"the registry is full: it holds {RECORDS_MAX} {noun}; delete some first")
+
+
+def _check_links_take(registry: Registry, name: str, kind: str) -> None:
+    """A model that an application uses cannot change its input type."""
+    for app in registry.applications.values():
+        if name in app.linked_models and app.input_type != kind:
+            raise conflict(
+                f"Model with name '{name}' is already linked to app '{app.name}' using input type "
+                f"'{app.input_type}'. The input type you provided for a new version of the model, "
+                f"'{kind}', is not compatible."
+            )
+
+
+def _check_linkable(registry: Registry, app: Application, name: str) -> None:
+    version = registry.current.get(name)
+    if version is None:
+        raise not_found(f"No model with name '{name}' exists.")
+    kind = registry.models[f"{name}:{version}"].input_type
+    if kind != app.input_type:
+        raise conflict(
+            f"Model with name '{name}' has incompatible input_type '{kind}'. "
+            f"Requested app to link to has input_type '{app.input_type}'."
+        )
