@@ -18,6 +18,8 @@ Job.job_modify_index and Allocation.alloc_modify_index 0 means the same as THIS_
 
 from typing import Final
 
+from msgspec.structs import replace
+
 from lepa.model.allocation import Allocation
 from lepa.model.deployment import Deployment
 from lepa.model.evaluation import Evaluation
@@ -112,7 +114,9 @@ def scheduler_configuration_key() -> str:
 
 
 def put(key: str, value: Wire, lease: int = 0) -> Put:
-    """The operation that stores `value`."""
+    """The operation that stores `value`; an allocation is stored without its job."""
+    if isinstance(value, Allocation) and value.job is not None:
+        value = replace(value, job=None)
     return Put(key, to_msgpack(value), lease)
 
 

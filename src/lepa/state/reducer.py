@@ -1,0 +1,285 @@
+"""Pure: (snapshot, changes) -> the next snapshot.
+
+A batch of store changes is decoded and put into the tables. What follows from it is brought up to date: each touched
+job's counts and status, the counts of its parent's children, the nodes concerned. Out comes the next snapshot with
+everything that was touched.
+
+Reducing changes one by one or in batches, or reading the store anew, ends in the same rows, orders, counts and
+statuses. Only indexes of tables and groups may be higher after a read, because a read does not tell when something
+was deleted.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from immutables import Map
+from msgspec.structs import force_setattr, replace
+
+from lepa.model.allocation import Allocation
+from lepa.model.evaluation import Evaluation
+from lepa.model.job import Job
+from lepa.model.job_views import JobChildrenSummary
+from lepa.model.node import Node
+from lepa.state.job_tally import JobKey, JobTally, TallyEdit, job_status
+from lepa.state.keys import KINDS, THIS_REVISION, split
+from lepa.state.sharing import share_allocation
+from lepa.state.snapshot import JOB_SUMMARY, SHAPES, TOUCHES_MAX, Snapshot, Touch, empty_snapshot
+from lepa.state.tables import Key, Table, TableEdit, Watch
+from lepa.store.protocol import Change, Read
+
+
+class RowChange(NamedTuple):
+    """One row put (after) or deleted (after is None) at `revision`; before is None when it is new."""
+
+    table: str
+    key: Key
+    before: Any
+    after: Any
+    revision: int
+
+
+class Reduction(NamedTuple):
+    """The next snapshot, all that was touched and can be waited for, and the changes, decoded, in order."""
+
+    snapshot: Snapshot
+    touched: frozenset[Watch]
+    changes: tuple[RowChange, ...]
+
+
+def reduce(snapshot: Snapshot, changes: Sequence[Change]) -> Reduction:
+    """The snapshot after `changes`: whole revisions newer than it, in order."""
+    if not changes:
+        return Reduction(snapshot, frozenset(), ())
+    return _Batch(snapshot, changes[-1].revision).reduce(changes)
+
+
+def load(read: Read) -> Snapshot:
+    """The snapshot of a whole store. Everything counts as changed at its revision: what was deleted is not known."""
+    changes = [Change(entry.key, entry.value, entry.created, entry.modified) for entry in read.entries]
+    snapshot = _Batch(empty_snapshot(), read.revision, as_of=read.revision).reduce(changes).snapshot
+    tables = {name: table.as_of(read.revision) for name, table in snapshot.tables.items()}
+    return Snapshot(
+        read.revision,
+        tables,
+        snapshot.tallies,
+        snapshot.children_counts,
+        summary_index=read.revision,
+        forgotten=read.revision,
+    )
+
+
+class _Batch:
+    """One step from a snapshot to the next, whose index is `index`. as_of: counts as the revision of all changes."""
+
+    def __init__(self, before: Snapshot, index: int, as_of: int = 0) -> None:
+        self.before = before
+        self.index = index
+        self.as_of = as_of
+        self.edits: dict[str, TableEdit[Any]] = {}
+        self.tallies: dict[JobKey, TallyEdit] = {}
+        self.restated: set[JobKey] = set()  # jobs whose summary changed for another reason than a count
+        self.nodes: set[str] = set()
+
+    def reduce(self, changes: Sequence[Change]) -> Reduction:
+        rows = list(self._rows(changes))
+        tables, touched = dict(self.before.tables), set[Watch]()
+        for name, edit in self.edits.items():
+            tables[name], watches = edit.finish()
+            touched |= watches
+        tallies = self._tallies()
+        statuses = self._statuses(tables["jobs"], tallies)
+        tables["jobs"] = tables["jobs"].with_rows(statuses)
+        children = self._children(tables["jobs"], statuses.keys())
+        summarised = self._summarised(tallies, statuses) | children.keys()
+        for key in summarised:
+            tallies[key] = tallies.get(key, JobTally())._replace(changed=self.index)
+        touched.update(Watch(JOB_SUMMARY, "id", key) for key in summarised)
+        touched.update([Watch(JOB_SUMMARY)] if summarised else [])
+        touches, forgotten = self._touches()
+        after = Snapshot(
+            self.index,
+            tables,
+            _updated(self.before.tallies, tallies, lambda key, tally: tally.empty and key not in tables["jobs"].rows),
+            _updated(self.before.children_counts, children, lambda _, counts: counts == JobChildrenSummary()),
+            self.index if summarised else self.before.summary_index,
+            touches,
+            forgotten,
+        )
+        return Reduction(after, frozenset(touched), _with_statuses(rows, after))
+
+    def _rows(self, changes: Sequence[Change]) -> Iterable[RowChange]:
+        for change in changes:
+            table, parts = split(change.key)
+            shape = SHAPES.get(table)
+            if shape is None:
+                continue
+            if table not in self.edits:
+                self.edits[table] = TableEdit(self.before.tables[table])
+            edit, key, index = self.edits[table], shape.key(parts), self.as_of or change.revision
+            if change.value is None:
+                row, before = None, edit.delete(key, index)
+            else:
+                row = decode(table, change.value, change.created, change.revision)
+                before = edit.put(key, row, index)
+            if note := _NOTES.get(table):
+                note(self, before, row)
+            yield RowChange(table, key, before, row, change.revision)
+
+    # What each row says about jobs and nodes
+
+    def note_job(self, before: Job | None, after: Job | None) -> None:
+        self.restated.update((job.namespace, job.id) for job in (before, after) if job)
+
+    def note_allocation(self, before: Allocation | None, after: Allocation | None) -> None:
+        for alloc, by in ((before, -1), (after, 1)):
+            if alloc is not None:
+                self._tally((alloc.namespace, alloc.job_id)).count_allocation(alloc, by)
+                self.nodes.update([alloc.node_id] if alloc.node_id else [])
+
+    def note_evaluation(self, before: Evaluation | None, after: Evaluation | None) -> None:
+        for evaluation, by in ((before, -1), (after, 1)):
+            if evaluation is not None:
+                key = (evaluation.namespace, evaluation.job_id)
+                self._tally(key).count_evaluation(evaluation, by)
+                if evaluation.queued_allocations:
+                    self.restated.add(key)
+
+    def note_node(self, before: Node | None, after: Node | None) -> None:
+        self.nodes.update(node.id for node in (before, after) if node)
+
+    def _tally(self, key: JobKey) -> TallyEdit:
+        if key not in self.tallies:
+            self.tallies[key] = TallyEdit(self.before.tallies.get(key, JobTally()))
+        return self.tallies[key]
+
+    # What follows
+
+    def _tallies(self) -> dict[JobKey, JobTally]:
+        """The tallies of all touched jobs."""
+        untouched = {key: self.before.tallies.get(key, JobTally()) for key in self.restated}
+        return untouched | {key: edit.finish() for key, edit in self.tallies.items()}
+
+    def _statuses(self, jobs: Table[Job], tallies: dict[JobKey, JobTally]) -> dict[JobKey, Job]:
+        """Touched jobs whose row does not have their true status yet, with it."""
+        found = {}
+        for key, tally in tallies.items():
+            job = jobs.get(key)
+            if job is not None and job.status != (status := job_status(job, tally)):
+                found[key] = replace(job, status=status)
+        return found
+
+    def _children(self, jobs: Table[Job], restatused: Iterable[JobKey]) -> dict[JobKey, JobChildrenSummary]:
+        """New counts of children, of parents for which they changed."""
+        moves: dict[JobKey, dict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for key in {*self.restated, *restatused}:
+            for job, by in ((self.before.job(*key), -1), (jobs.get(key), 1)):
+                if job is not None and job.parent_id:
+                    moves[job.namespace, job.parent_id][job.status] += by
+        return {
+            parent: _moved(self.before.children_counts.get(parent, JobChildrenSummary()), by_status)
+            for parent, by_status in moves.items()
+            if any(by_status.values())
+        }
+
+    def _summarised(self, tallies: dict[JobKey, JobTally], statuses: dict[JobKey, Job]) -> set[JobKey]:
+        """Jobs whose summary or status is not what it was."""
+        counted = {key for key in self.tallies if tallies[key] != self.before.tallies.get(key)}
+        return counted | self.restated | statuses.keys()
+
+    def _touches(self) -> tuple[tuple[Touch, ...], int]:
+        """The log of touched nodes with this batch, cut to its bound, and the index up to which it is forgotten."""
+        touches, forgotten = self.before.touches, self.before.forgotten
+        if not self.nodes:
+            return touches, forgotten
+        if len(touches) >= TOUCHES_MAX:
+            cut = TOUCHES_MAX // 4
+            touches, forgotten = touches[cut:], touches[cut - 1].at
+        return (*touches, Touch(self.index, frozenset(self.nodes))), forgotten
+
+
+_NOTES: Final[dict[str, Callable[[_Batch, Any, Any], None]]] = {
+    "jobs": _Batch.note_job,
+    "allocs": _Batch.note_allocation,
+    "evals": _Batch.note_evaluation,
+    "nodes": _Batch.note_node,
+}
+
+
+def _moved(counts: JobChildrenSummary, by_status: dict[str, int]) -> JobChildrenSummary:
+    return replace(counts, **{status: getattr(counts, status) + by for status, by in by_status.items()})
+
+
+def _updated(
+    old: "Map[JobKey, Any]", new: dict[JobKey, Any], empty: Callable[[JobKey, Any], bool]
+) -> "Map[JobKey, Any]":
+    """`old` with `new`, without those of `new` that say nothing."""
+    edit = old.mutate()
+    for key, value in new.items():
+        if not empty(key, value):
+            edit[key] = value
+        elif key in edit:
+            del edit[key]
+    return edit.finish()
+
+
+def _with_statuses(rows: list[RowChange], snapshot: Snapshot) -> tuple[RowChange, ...]:
+    """The changes, where jobs have the status they have at the end of the batch."""
+
+    def finished(change: RowChange) -> RowChange:
+        job = snapshot.job(*change.key) if change.table == "jobs" else None
+        if job is None or change.after is None:
+            return change
+        return change._replace(after=replace(change.after, status=job.status))
+
+    return tuple(map(finished, rows))
+
+
+# Decoding
+
+
+def decode(table: str, value: bytes, created: int, revision: int) -> Any:
+    """The row that `value` stores, with its indexes filled in from the revisions."""
+    row = _DECODERS[table].decode(value)
+    if hasattr(row, "create_index"):
+        force_setattr(row, "create_index", created)
+    if hasattr(row, "modify_index"):
+        force_setattr(row, "modify_index", revision)
+    for name in _OWN_REVISIONS.get(table, ()):
+        if getattr(row, name) in (0, THIS_REVISION):
+            force_setattr(row, name, revision)
+    for name in _REVISIONS.get(table, ()):
+        if getattr(row, name) == THIS_REVISION:
+            force_setattr(row, name, revision)
+    if finish := _FINISHERS.get(table):
+        finish(row, revision)
+    return row
+
+
+def _finish_allocation(alloc: Allocation, revision: int) -> None:
+    status = alloc.deployment_status
+    if status is not None and status.modify_index == THIS_REVISION:
+        force_setattr(status, "modify_index", revision)
+    share_allocation(alloc)
+
+
+def _finish_node(node: Node, revision: int) -> None:
+    for event in node.events:
+        if event.create_index == THIS_REVISION:
+            force_setattr(event, "create_index", revision)
+
+
+_DECODERS: Final = {table: msgspec.msgpack.Decoder(kind) for table, kind in KINDS.items()}
+_OWN_REVISIONS: Final = {
+    "jobs": ("job_modify_index",),
+    "job_versions": ("job_modify_index",),
+    "allocs": ("alloc_modify_index",),
+}
+_REVISIONS: Final = {
+    "job_submissions": ("job_modify_index",),
+    "evals": ("job_modify_index", "node_modify_index", "snapshot_index"),
+    "deployments": ("job_modify_index", "job_spec_modify_index", "job_create_index"),
+    "nodes": ("last_missed_heartbeat_index", "last_alloc_update_index"),
+}
+_FINISHERS: Final[dict[str, Callable[[Any, int], None]]] = {"allocs": _finish_allocation, "nodes": _finish_node}

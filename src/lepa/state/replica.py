@@ -1,0 +1,257 @@
+"""Follows a store, publishes snapshots, wakes those who wait for a change.
+
+One task reads the store once and then watches it. Each batch of changes is reduced to the next snapshot, which
+replaces the one before in a single assignment; then waiters and subscribers hear of it. Readers take `snapshot` and
+keep it as long as they like: no locks, no copies.
+
+When the store no longer has the changes since our index (`Compacted`), everything is read again. Subscribers are then
+told that they have missed something, and all waiters look again.
+
+A blocking query waits on what it asked about: `Watch("allocs", "node", id)` is not woken by other nodes. Two thousand
+parked queries cost a dict entry and a deadline each, and nothing at all until theirs is touched.
+"""
+
+import asyncio
+import heapq
+import itertools
+import logging
+from collections import deque
+from collections.abc import Iterable, Sequence
+from types import TracebackType
+from typing import Final, NamedTuple, Self
+
+from lepa.kit.sources import Clock
+from lepa.kit.tasks import Tasks
+from lepa.model.errors import LepaError
+from lepa.state.reducer import Reduction, RowChange, load, reduce
+from lepa.state.snapshot import Snapshot, empty_snapshot
+from lepa.state.tables import Watch
+from lepa.store.protocol import Compacted, Store
+
+log = logging.getLogger(__name__)
+
+WAITERS_MAX: Final = 20_000
+SUBSCRIPTION_BATCHES_MAX: Final = 256
+RETRY_DELAY_S: Final = 0.5
+"""Pause before the store is tried again after it failed."""
+
+
+class Delivery(NamedTuple):
+    """What a subscriber gets: the snapshot after `changes`.
+
+    lagged: some changes were lost to this subscriber before this one; `changes` is empty and the snapshot is new.
+    """
+
+    snapshot: Snapshot
+    changes: tuple[RowChange, ...]
+    lagged: bool = False
+
+
+class Subscription:
+    """All changes after `start`, batch by batch, for one reader. A slow reader loses batches and is told so.
+
+    Iterate it; `close` when done.
+    """
+
+    def __init__(self, replica: "Replica", start: Snapshot) -> None:
+        self.start = start
+        self._replica = replica
+        self._batches: deque[Delivery] = deque()
+        self._ready = asyncio.Event()
+        self._closed = False
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        await self._ready.wait()
+        if not self._batches:
+            raise StopAsyncIteration
+        delivery = self._batches.popleft()
+        if not self._batches and not self._closed:
+            self._ready.clear()
+        return delivery
+
+    def offer(self, delivery: Delivery) -> None:
+        """Queue a batch; when the queue is full, all of it is dropped for one that says so."""
+        if len(self._batches) >= SUBSCRIPTION_BATCHES_MAX:
+            self._batches.clear()
+            delivery = Delivery(delivery.snapshot, (), lagged=True)
+        self._batches.append(delivery)
+        self._ready.set()
+
+    def close(self) -> None:
+        """Hear no more; the iteration ends after what is queued."""
+        self._closed = True
+        self._replica.unsubscribe(self)
+        self._ready.set()
+
+
+class Replica:
+    """The state in memory, always a little behind the store. Enter it to begin following; leaving ends all waits."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._tasks = Tasks("replica")
+        self._snapshot = empty_snapshot()
+        self._waiters = _Waiters(clock, self._tasks)
+        self._subscriptions: set[Subscription] = set()
+
+    @property
+    def snapshot(self) -> Snapshot:
+        """The newest state known here."""
+        return self._snapshot
+
+    async def __aenter__(self) -> Self:
+        await self._read()
+        self._tasks.start("follow", self._follow())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._tasks.close()
+        self._waiters.wake_all()
+        for subscription in tuple(self._subscriptions):
+            subscription.close()
+
+    async def wait_for(self, index: int, timeout_s: float) -> Snapshot:
+        """A snapshot at least as new as `index`: what a writer waits for. Raises LepaError(timeout)."""
+        deadline = self._clock.now() + timeout_s
+        while self._snapshot.index < index:
+            if not await self._waiters.wait((_ANY,), deadline):
+                raise LepaError("timeout", f"index {index} was not reached in {timeout_s:g} s; try again")
+        return self._snapshot
+
+    async def changed(self, watches: Watch | Sequence[Watch], after_index: int, wait_s: float) -> Snapshot:
+        """The first snapshot in which something watched has an index above `after_index`, or the newest at the end.
+
+        This is Nomad's blocking query: `max(snapshot.index_of(w) for w in watches)` is the index to answer with. Ask
+        the same watches again with that index to wait for the next change.
+        """
+        watches = (watches,) if isinstance(watches, Watch) else tuple(watches)
+        deadline = self._clock.now() + wait_s
+        while all(self._snapshot.index_of(watch) <= after_index for watch in watches):
+            if not await self._waiters.wait(watches, deadline):
+                break
+        return self._snapshot
+
+    def subscribe(self) -> Subscription:
+        """All changes from now on: for the event stream, the broker and the deciders."""
+        subscription = Subscription(self, self._snapshot)
+        self._subscriptions.add(subscription)
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription) -> None:
+        """Forget a subscription; `Subscription.close` calls it."""
+        self._subscriptions.discard(subscription)
+
+    async def _follow(self) -> None:
+        while True:
+            try:
+                await self._watch()
+            except Compacted:
+                log.warning("fell behind the store, reads it again index=%d", self._snapshot.index)
+                await self._reread()
+            except LepaError as error:
+                log.warning("store cannot be followed error=%s", error)
+                await self._clock.sleep(RETRY_DELAY_S)
+
+    async def _watch(self) -> None:
+        async for changes in self._store.watch(self._snapshot.index):
+            self._publish(reduce(self._snapshot, changes))
+            await asyncio.sleep(0)  # a long backlog must not keep the loop from everything else
+
+    async def _read(self) -> None:
+        read = await self._store.read("")
+        self._snapshot = await asyncio.to_thread(load, read)
+
+    async def _reread(self) -> None:
+        await self._read()
+        for subscription in self._subscriptions:
+            subscription.offer(Delivery(self._snapshot, (), lagged=True))
+        self._waiters.wake_all()
+
+    def _publish(self, reduction: Reduction) -> None:
+        self._snapshot = reduction.snapshot
+        for subscription in self._subscriptions:
+            subscription.offer(Delivery(reduction.snapshot, reduction.changes))
+        self._waiters.wake(reduction.touched)
+        self._waiters.wake((_ANY,))
+
+
+_ANY: Final = Watch("")
+"""Touched by every batch."""
+
+
+class _Waiters:
+    """Futures by what they wait for, with deadlines. One sleeping task serves all deadlines."""
+
+    def __init__(self, clock: Clock, tasks: Tasks) -> None:
+        self._clock = clock
+        self._tasks = tasks
+        self._by_watch: dict[Watch, set[asyncio.Future[bool]]] = {}
+        self._count = 0
+        self._deadlines: list[tuple[float, int, asyncio.Future[bool]]] = []
+        self._numbers = itertools.count()
+        self._timer: asyncio.Task[None] | None = None
+
+    async def wait(self, watches: Sequence[Watch], deadline: float) -> bool:
+        """True when something watched was touched, False at the deadline (of the clock's `now`)."""
+        if self._clock.now() >= deadline:
+            return False
+        if self._count >= WAITERS_MAX:
+            raise LepaError("timeout", f"{WAITERS_MAX} blocking queries wait here already; try again later")
+        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self._count += 1
+        for watch in watches:
+            self._by_watch.setdefault(watch, set()).add(future)
+        try:
+            self._set_deadline(deadline, future)
+            return await future
+        finally:
+            self._count -= 1
+            for watch in watches:
+                self._forget(watch, future)
+
+    def wake(self, touched: Iterable[Watch]) -> None:
+        """Let those go on who wait for any of these."""
+        for watch in touched:
+            for future in self._by_watch.get(watch, ()):
+                _end(future, True)
+
+    def wake_all(self) -> None:
+        """Let everybody look again."""
+        self.wake(tuple(self._by_watch))
+
+    def _forget(self, watch: Watch, future: asyncio.Future[bool]) -> None:
+        waiting = self._by_watch.get(watch)
+        if waiting is not None:
+            waiting.discard(future)
+            if not waiting:
+                del self._by_watch[watch]
+
+    def _set_deadline(self, deadline: float, future: asyncio.Future[bool]) -> None:
+        if len(self._deadlines) > 2 * self._count + 1_000:
+            self._deadlines = [entry for entry in self._deadlines if not entry[2].done()]
+            heapq.heapify(self._deadlines)
+        heapq.heappush(self._deadlines, (deadline, next(self._numbers), future))
+        if self._deadlines[0][2] is future or self._timer is None or self._timer.done():
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer = self._tasks.start("deadlines", self._end_overdue())
+
+    async def _end_overdue(self) -> None:
+        while self._deadlines:
+            deadline, _, future = self._deadlines[0]
+            if future.done() or deadline <= self._clock.now():
+                heapq.heappop(self._deadlines)
+                _end(future, False)
+            else:
+                await self._clock.sleep(deadline - self._clock.now())
+
+
+def _end(future: asyncio.Future[bool], touched: bool) -> None:
+    if not future.done():
+        future.set_result(touched)

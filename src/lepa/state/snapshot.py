@@ -1,0 +1,368 @@
+"""Pure: one immutable view of the whole state at one index.
+
+A Snapshot answers from memory and never changes, so whoever holds one may take their time. The reducer makes the next
+from the one before and shares with it all that stayed the same.
+
+Rows are complete Structs: indexes are filled in and a job's status is true for this snapshot. Allocations do not hold
+their job; `job_version` finds it. Lists come oldest first, or by key where they say so.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+from immutables import Map
+
+from lepa.model.allocation import Allocation
+from lepa.model.deployment import Deployment
+from lepa.model.evaluation import Evaluation
+from lepa.model.job import Job
+from lepa.model.job_views import JobChildrenSummary, JobSubmission, JobSummary, ScalingEvent
+from lepa.model.node import Node
+from lepa.model.operator import SchedulerConfiguration
+from lepa.model.service import ServiceRegistration
+from lepa.model.tenancy import Namespace, NodePool
+from lepa.state.job_tally import JobKey, JobTally, group_summaries
+from lepa.state.tables import Key, Shape, Table, TableEdit, Watch
+
+TOUCHES_MAX: Final = 1_024
+"""Batches that `touched_nodes` remembers."""
+
+JOB_SUMMARY: Final = "job_summary"
+"""Not a table: a watch on it (or on `id` and (namespace, job id)) fires when counts or the status of a job change."""
+
+
+def _id(parts: tuple[str, ...]) -> str:
+    return parts[0]
+
+
+def _numbered(parts: tuple[str, ...]) -> Key:
+    return (*parts[:-1], int(parts[-1]))
+
+
+def _job_of(row: Any) -> JobKey:
+    return row.namespace, row.job_id
+
+
+def _parent_of(job: Job) -> JobKey | None:
+    return (job.namespace, job.parent_id) if job.parent_id else None
+
+
+SHAPES: Final[Mapping[str, Shape]] = {
+    shape.name: shape
+    for shape in (
+        Shape("jobs", tuple, {"parent": _parent_of}),
+        Shape("job_versions", _numbered),
+        Shape("job_submissions", _numbered),
+        Shape("evals", _id, {"job": _job_of}, by_creation=True),
+        Shape(
+            "allocs",
+            _id,
+            {
+                "job": _job_of,
+                "node": lambda alloc: alloc.node_id or None,
+                "eval": lambda alloc: alloc.eval_id or None,
+                "deployment": lambda alloc: alloc.deployment_id or None,
+            },
+            by_creation=True,
+        ),
+        Shape("deployments", _id, {"job": _job_of}, by_creation=True),
+        Shape("nodes", _id, {"pool": lambda node: node.node_pool}),
+        Shape("node_pools", _id),
+        Shape("namespaces", _id),
+        Shape(
+            "services",
+            tuple,
+            {
+                "name": lambda service: (service.namespace, service.service_name),
+                "alloc": lambda service: service.alloc_id or None,
+                "node": lambda service: service.node_id or None,
+                "job": _job_of,
+            },
+        ),
+        Shape("scaling_events", _numbered),
+        Shape("config", _id),
+    )
+}
+"""Every table, with the groupings that a Watch can name."""
+
+
+class Touch(NamedTuple):
+    """Nodes that one batch of changes, ending at index `at`, concerned."""
+
+    at: int
+    nodes: frozenset[str]
+
+
+class Snapshot:
+    """The state at `index`, the revision of the newest change in it."""
+
+    __slots__ = (
+        "_summaries",
+        "children_counts",
+        "forgotten",
+        "index",
+        "summary_index",
+        "tables",
+        "tallies",
+        "touches",
+    )
+
+    def __init__(
+        self,
+        index: int,
+        tables: Mapping[str, Table[Any]],
+        tallies: "Map[JobKey, JobTally]",
+        children_counts: "Map[JobKey, JobChildrenSummary]",
+        summary_index: int = 0,
+        touches: tuple[Touch, ...] = (),
+        forgotten: int = 0,
+    ) -> None:
+        """summary_index: of JOB_SUMMARY as a whole. touches: oldest first; those up to `forgotten` are not kept."""
+        self.index = index
+        self.tables = tables
+        self.tallies = tallies
+        self.children_counts = children_counts
+        self.summary_index = summary_index
+        self.touches = touches
+        self.forgotten = forgotten
+        self._summaries: dict[JobKey, JobSummary] = {}
+
+    # Indexes
+
+    def table_index(self, *tables: str) -> int:
+        """When any of the tables last changed."""
+        return max(self.index_of(Watch(table)) for table in tables)
+
+    def index_of(self, watch: Watch) -> int:
+        """When what is watched last changed: what X-Nomad-Index says, and what a blocking query waits to grow."""
+        if watch.table != JOB_SUMMARY:
+            return self.tables[watch.table].index_of(watch)
+        tally = self.tallies.get(watch.key) if watch.grouping else None
+        return tally.changed if tally else self.summary_index
+
+    def touched_nodes(self, since: int) -> frozenset[str] | None:
+        """Ids of nodes that changed, appeared or vanished, or whose allocations did, after index `since`.
+
+        None when that is too long ago to tell.
+        """
+        if since < self.forgotten:
+            return None
+        recent = self.touches[bisect_right(self.touches, since, key=lambda touch: touch.at) :]
+        return frozenset().union(*(touch.nodes for touch in recent))
+
+    # Jobs
+
+    def job(self, namespace: str, job_id: str) -> Job | None:
+        """The newest version of a job, with its status."""
+        return self.tables["jobs"].get((namespace, job_id))
+
+    def jobs(self, start: JobKey | None = None, *, reverse: bool = False) -> Iterator[Job]:
+        """All jobs by namespace and id, from `start` on."""
+        return self.tables["jobs"].in_order(start, reverse=reverse)
+
+    def jobs_in(self, namespace: str) -> Iterator[Job]:
+        """Jobs of one namespace, by id."""
+        return self.tables["jobs"].within(namespace)
+
+    def children(self, namespace: str, job_id: str) -> tuple[Job, ...]:
+        """Jobs launched by a periodic or parameterized job, oldest first."""
+        return self.tables["jobs"].group("parent", (namespace, job_id))
+
+    def job_version(self, namespace: str, job_id: str, version: int) -> Job | None:
+        """One version of a job, as far back as versions are kept. Its status is not filled in."""
+        return self.tables["job_versions"].get((namespace, job_id, version))
+
+    def job_versions(self, namespace: str, job_id: str) -> tuple[Job, ...]:
+        """The versions kept, newest first."""
+        return tuple(self.tables["job_versions"].within(namespace, job_id))[::-1]
+
+    def job_submission(self, namespace: str, job_id: str, version: int) -> JobSubmission | None:
+        """The text that a version was submitted as."""
+        return self.tables["job_submissions"].get((namespace, job_id, version))
+
+    def job_submissions(self, namespace: str, job_id: str) -> tuple[JobSubmission, ...]:
+        """The submissions kept, oldest version first."""
+        return tuple(self.tables["job_submissions"].within(namespace, job_id))
+
+    def job_allocations(self, namespace: str, job_id: str) -> tuple[Allocation, ...]:
+        """All allocations of a job, of every version and status, oldest first."""
+        return self.tables["allocs"].group("job", (namespace, job_id))
+
+    def job_evaluations(self, namespace: str, job_id: str) -> tuple[Evaluation, ...]:
+        """All evaluations of a job, oldest first."""
+        return self.tables["evals"].group("job", (namespace, job_id))
+
+    def job_deployments(self, namespace: str, job_id: str) -> tuple[Deployment, ...]:
+        """All deployments of a job, oldest first."""
+        return self.tables["deployments"].group("job", (namespace, job_id))
+
+    def latest_deployment(self, namespace: str, job_id: str) -> Deployment | None:
+        """The newest deployment of a job, whatever its status."""
+        deployments = self.job_deployments(namespace, job_id)
+        return deployments[-1] if deployments else None
+
+    def scaling_events(self, namespace: str, job_id: str, group: str) -> tuple[ScalingEvent, ...]:
+        """Changes of a group's count that are kept, oldest first."""
+        return tuple(self.tables["scaling_events"].within(namespace, job_id, group))
+
+    def job_summary(self, namespace: str, job_id: str) -> JobSummary | None:
+        """Counts of a job's allocations by group and of its children by status; None without such a job."""
+        key = (namespace, job_id)
+        job = self.job(*key)
+        if job is None:
+            return None
+        if key not in self._summaries:
+            self._summaries[key] = self._summarise(job)
+        return self._summaries[key]
+
+    def _summarise(self, job: Job) -> JobSummary:
+        key = (job.namespace, job.id)
+        tally = self.tallies.get(key, JobTally())
+        return JobSummary(
+            job_id=job.id,
+            namespace=job.namespace,
+            summary=group_summaries(job, tally, self._queued(job)),
+            children=self.children_counts.get(key, JobChildrenSummary()),
+            create_index=job.create_index,
+            modify_index=max(tally.changed, job.create_index),
+        )
+
+    def _queued(self, job: Job) -> Mapping[str, int]:
+        """What could not be placed, as the newest evaluation that says so found it."""
+        told = (e for e in self.job_evaluations(job.namespace, job.id) if e.queued_allocations)
+        newest = max(told, key=lambda e: (e.modify_index, e.id), default=None)
+        return newest.queued_allocations if newest else {}
+
+    # Allocations
+
+    def allocation(self, alloc_id: str) -> Allocation | None:
+        """One allocation."""
+        return self.tables["allocs"].get(alloc_id)
+
+    def allocations(self, start: tuple[int, str] | None = None, *, reverse: bool = False) -> Iterator[Allocation]:
+        """All allocations by (create_index, id), from `start` on."""
+        return self.tables["allocs"].by_creation(start, reverse=reverse)
+
+    def allocations_by_prefix(self, prefix: str) -> Iterator[Allocation]:
+        """Allocations whose id starts with `prefix`, by id."""
+        return self.tables["allocs"].with_prefix(prefix)
+
+    def node_allocations(self, node_id: str) -> tuple[Allocation, ...]:
+        """All allocations on a node, of every status, oldest first."""
+        return self.tables["allocs"].group("node", node_id)
+
+    def evaluation_allocations(self, eval_id: str) -> tuple[Allocation, ...]:
+        """Allocations that an evaluation placed or changed last."""
+        return self.tables["allocs"].group("eval", eval_id)
+
+    def deployment_allocations(self, deployment_id: str) -> tuple[Allocation, ...]:
+        """Allocations that belong to a deployment, oldest first."""
+        return self.tables["allocs"].group("deployment", deployment_id)
+
+    # Evaluations and deployments
+
+    def evaluation(self, eval_id: str) -> Evaluation | None:
+        """One evaluation."""
+        return self.tables["evals"].get(eval_id)
+
+    def evaluations(self, start: tuple[int, str] | None = None, *, reverse: bool = False) -> Iterator[Evaluation]:
+        """All evaluations by (create_index, id), from `start` on."""
+        return self.tables["evals"].by_creation(start, reverse=reverse)
+
+    def evaluations_by_prefix(self, prefix: str) -> Iterator[Evaluation]:
+        """Evaluations whose id starts with `prefix`, by id."""
+        return self.tables["evals"].with_prefix(prefix)
+
+    def deployment(self, deployment_id: str) -> Deployment | None:
+        """One deployment."""
+        return self.tables["deployments"].get(deployment_id)
+
+    def deployments(self, start: tuple[int, str] | None = None, *, reverse: bool = False) -> Iterator[Deployment]:
+        """All deployments by (create_index, id), from `start` on."""
+        return self.tables["deployments"].by_creation(start, reverse=reverse)
+
+    def deployments_by_prefix(self, prefix: str) -> Iterator[Deployment]:
+        """Deployments whose id starts with `prefix`, by id."""
+        return self.tables["deployments"].with_prefix(prefix)
+
+    # Nodes, pools, namespaces, services, settings
+
+    def node(self, node_id: str) -> Node | None:
+        """One node."""
+        return self.tables["nodes"].get(node_id)
+
+    def nodes(self) -> Iterable[Node]:
+        """All nodes in no particular order."""
+        return self.tables["nodes"].values()
+
+    def nodes_by_prefix(self, prefix: str = "") -> Iterator[Node]:
+        """Nodes whose id starts with `prefix`, by id."""
+        return self.tables["nodes"].with_prefix(prefix)
+
+    def pool_nodes(self, pool: str) -> tuple[Node, ...]:
+        """Nodes of one pool, oldest first. The pool `all` is not a group: it means every node."""
+        return self.tables["nodes"].group("pool", pool)
+
+    def node_pool(self, name: str) -> NodePool | None:
+        """One node pool; `default` and `all` are always there."""
+        return self.tables["node_pools"].get(name)
+
+    def node_pools(self) -> Iterator[NodePool]:
+        """All node pools by name."""
+        return self.tables["node_pools"].in_order()
+
+    def namespace(self, name: str) -> Namespace | None:
+        """One namespace; `default` is always there."""
+        return self.tables["namespaces"].get(name)
+
+    def namespaces(self) -> Iterator[Namespace]:
+        """All namespaces by name."""
+        return self.tables["namespaces"].in_order()
+
+    def services(self) -> Iterator[ServiceRegistration]:
+        """All instances by namespace, name and id."""
+        return self.tables["services"].in_order()
+
+    def service(self, namespace: str, name: str, service_id: str) -> ServiceRegistration | None:
+        """One instance."""
+        return self.tables["services"].get((namespace, name, service_id))
+
+    def service_instances(self, namespace: str, name: str) -> tuple[ServiceRegistration, ...]:
+        """The instances of one service, oldest first."""
+        return self.tables["services"].group("name", (namespace, name))
+
+    def allocation_services(self, alloc_id: str) -> tuple[ServiceRegistration, ...]:
+        """Instances that an allocation registered."""
+        return self.tables["services"].group("alloc", alloc_id)
+
+    def node_services(self, node_id: str) -> tuple[ServiceRegistration, ...]:
+        """Instances on a node."""
+        return self.tables["services"].group("node", node_id)
+
+    def scheduler_configuration(self) -> SchedulerConfiguration:
+        """The settings in force."""
+        return self.tables["config"].get("scheduler") or SchedulerConfiguration()
+
+
+def empty_snapshot() -> Snapshot:
+    """The state before anything was stored: only what is always there."""
+    tables = {name: Table[Any](shape) for name, shape in SHAPES.items()}
+    for table, row in _BUILT_IN:
+        edit = TableEdit(tables[table])
+        edit.put(row.name, row, row.modify_index)
+        tables[table], _ = edit.finish()
+    return Snapshot(0, tables, Map(), Map())
+
+
+_BUILT_IN: Final[tuple[tuple[str, Namespace | NodePool], ...]] = (
+    (
+        "namespaces",
+        Namespace(name="default", description="Default shared namespace", create_index=1, modify_index=1),
+    ),
+    (
+        "node_pools",
+        NodePool(name="all", description="Node pool with all nodes in the cluster.", create_index=1, modify_index=1),
+    ),
+    ("node_pools", NodePool(name="default", description="Default node pool.", create_index=1, modify_index=1)),
+)
