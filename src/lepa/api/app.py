@@ -1,7 +1,7 @@
 """The HTTP application: routes, errors, and the server that listens.
 
-`Api` is what the agent starts. Unknown paths are 404 without a body, a wrong verb is 405 `Invalid method`, a LepaError is
-its message as plain text, and anything else is 500 with a sentence and the details in the log.
+`Api` is what the agent starts. Unknown paths are 404 without a body, a wrong verb is 405 `Invalid method`, a LepaError
+is its message as plain text, and anything else is 500 with a sentence and the details in the log.
 """
 
 import asyncio
@@ -93,7 +93,9 @@ class Api:
         self._runner: web.AppRunner | None = None
 
     async def __aenter__(self) -> "Api":
-        runner = web.AppRunner(build(self._edge), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S)
+        runner = web.AppRunner(
+            build(self._edge), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S
+        )
         await runner.setup()
         self._runner = runner
         for host, port in self._addresses:

@@ -82,7 +82,9 @@ class Route(NamedTuple):
     handle: Handle
 
 
-def read(method: Method[Q, Any], *, missing: str = "", extra: Callable[[web.Request], dict[str, Any]] | None = None) -> Handle:
+def read(
+    method: Method[Q, Any], *, missing: str = "", extra: Callable[[web.Request], dict[str, Any]] | None = None
+) -> Handle:
     """A read that only needs its parameters. missing: the 404 text for a None value. extra: more request fields."""
 
     async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
@@ -95,7 +97,9 @@ def read(method: Method[Q, Any], *, missing: str = "", extra: Callable[[web.Requ
     return handle
 
 
-def write(method: Method[Q, Any], *, fields: Callable[[web.Request], Awaitable[dict[str, Any]]] | None = None) -> Handle:
+def write(
+    method: Method[Q, Any], *, fields: Callable[[web.Request], Awaitable[dict[str, Any]]] | None = None
+) -> Handle:
     """A write whose request is made of the path's names and `fields`; answers with its value and its index."""
 
     async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:

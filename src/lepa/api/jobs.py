@@ -60,7 +60,9 @@ async def register(edge: Edge, request: web.Request, expected_id: str = "") -> w
     job = _job_of(edge, request, body)
     if expected_id and job.id != expected_id:
         raise invalid("Job ID does not match name")
-    options = wire.from_builtins({k: v for k, v in body.items() if k.lower() not in {"job", "submission"}}, r.JobRegisterRequest)
+    options = wire.from_builtins(
+        {k: v for k, v in body.items() if k.lower() not in {"job", "submission"}}, r.JobRegisterRequest
+    )
     submission = member(body, "Submission")
     call = msgspec.structs.replace(
         options,
@@ -264,9 +266,7 @@ async def dispatch_payload(edge: Edge, request: web.Request, job_id: str) -> web
     return await _dispatch(edge, request, job_id, r.JobDispatchRequest(payload=await request.read()))
 
 
-async def _dispatch(
-    edge: Edge, request: web.Request, job_id: str, call: r.JobDispatchRequest
-) -> web.StreamResponse:
+async def _dispatch(edge: Edge, request: web.Request, job_id: str, call: r.JobDispatchRequest) -> web.StreamResponse:
     if len(call.payload) > PAYLOAD_MAX:
         raise invalid(f"Payload exceeds maximum size; {len(call.payload)} > {PAYLOAD_MAX}")
     call = msgspec.structs.replace(

@@ -1,4 +1,4 @@
-"""Allocations, evaluations, deployments, nodes, services, tenancy, search, operator: reads and writes over the servers."""
+"""Allocations, evaluations, deployments, nodes, services, tenancy, search, operator: what the servers answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -65,7 +65,9 @@ async def count_evaluations(edge: Edge, request: web.Request) -> web.StreamRespo
     return json_response(request, {"Count": reply.value, "Index": reply.index}, headers=reply_headers(reply))
 
 
-def _deployment(method: m.Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse], *, body: bool = True) -> Handle:
+def _deployment(
+    method: m.Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse], *, body: bool = True
+) -> Handle:
     """A change of one deployment."""
 
     async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
@@ -176,7 +178,9 @@ def _named(kind: type[Namespace] | type[NodePool], what: str) -> Named:
 
 async def list_instances(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Instances of one service."""
-    query = read_request(request, r.ServiceReadRequest, id=request.match_info["id"], choose=request.query.get("choose", ""))
+    query = read_request(
+        request, r.ServiceReadRequest, id=request.match_info["id"], choose=request.query.get("choose", "")
+    )
     return reply_response(request, await edge.caller.call(m.SERVICE_GET, query))
 
 

@@ -1,0 +1,98 @@
+"""This agent: `/v1/agent/…` and `/v1/metrics`."""
+
+from aiohttp import web
+
+from lepa.api.edge import Edge, Route
+from lepa.api.prometheus import exposition
+from lepa.api.request import json_response, text_response
+from lepa.kit.durations import rfc3339
+from lepa.model.errors import LepaError, invalid
+from lepa.rpc.requests import Member
+
+PROMETHEUS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+
+async def self_info(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Configuration, membership and figures of this agent."""
+    members = await edge.agent.members()
+    own = next((member for member in members.members if member.name == members.server_name), Member())
+    return json_response(request, {"config": edge.agent.describe(), "member": own, "stats": edge.agent.stats()})
+
+
+async def members(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Servers, as this agent sees them."""
+    return json_response(request, await edge.agent.members())
+
+
+async def health(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Whether the parts work; 500 with the same body when one does not."""
+    found = await edge.agent.health()
+    wanted = request.query.getall("type", [])
+    for part in wanted:
+        if part not in {"client", "server"}:
+            raise invalid(f'type must be "client" or "server", not "{part}"')
+        found.setdefault(part, (False, f"{part} not enabled"))
+    shown = {part: state for part, state in found.items() if not wanted or part in wanted}
+    body = {part: {"ok": ok, "message": message} for part, (ok, message) in shown.items()}
+    return json_response(request, body, status=200 if all(ok for ok, _ in shown.values()) else 500)
+
+
+async def servers(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Servers that this agent's client knows."""
+    if edge.node is None:
+        raise LepaError("unsupported", "Client only endpoint: this agent runs no client")
+    return json_response(request, edge.agent.servers())
+
+
+async def host(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Facts about the host, for those who debug."""
+    if not edge.settings.debug:
+        raise LepaError("denied", "Permission denied")
+    return json_response(request, await edge.agent.host())
+
+
+async def reload(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Read the configuration again where that is possible."""
+    edge.agent.reload()
+    return web.Response(content_type="application/json")
+
+
+async def join(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Join other servers. A server with embedded state stands alone and says so."""
+    if not request.query.getall("address", []):
+        raise invalid("missing address to join")
+    return json_response(
+        request,
+        {
+            "num_joined": 0,
+            "error": "this server keeps its state in a local file and cannot join others",
+            "warning": "",
+        },
+    )
+
+
+async def metrics(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Metrics as JSON, or in Prometheus' text format."""
+    edge.agent.update_metrics()
+    if request.query.get("format") != "prometheus":
+        return json_response(request, edge.metrics.summary(_timestamp(edge)))
+    if not edge.settings.prometheus:
+        return text_response(415, "Prometheus is not enabled")
+    return web.Response(body=exposition(edge.metrics), headers={"Content-Type": PROMETHEUS_TYPE})
+
+
+def _timestamp(edge: Edge) -> str:
+    seconds = edge.clock.now_ns() // 1_000_000_000
+    return rfc3339(seconds * 1_000_000_000).replace("T", " ").replace("Z", " +0000 UTC")
+
+
+ROUTES = (
+    Route("GET", "agent/self", self_info),
+    Route("GET", "agent/members", members),
+    Route("GET", "agent/health", health),
+    Route("GET", "agent/servers", servers),
+    Route("GET", "agent/host", host),
+    Route("PUT POST", "agent/reload", reload),
+    Route("PUT POST", "agent/join", join),
+    Route("GET", "metrics", metrics),
+)

@@ -1,0 +1,116 @@
+"""Requests for another node's allocations: find the node, pass the request on to its address, stream the answer.
+
+A request is passed on at most once: the header `X-Lepa-Forwarded` marks it.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import aiohttp
+from aiohttp import WSMsgType, web
+
+from lepa.api.edge import Edge
+from lepa.api.request import common
+from lepa.kit.tasks import Tasks
+from lepa.model.errors import LepaError, invalid, not_found
+from lepa.rpc import methods as m
+from lepa.rpc import requests as r
+from lepa.rpc.node_service import NodeService
+
+FORWARDED = "X-Lepa-Forwarded"
+CONNECT_S = 5.0
+CHUNK = 64 * 1024
+_HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "content-encoding", "upgrade", "keep-alive"}
+
+
+async def node_of_allocation(edge: Edge, request: web.Request, alloc_id: str) -> NodeService | str:
+    """This machine's node when it has the allocation, else the HTTP address of the node that has it."""
+    if not alloc_id:
+        raise invalid("must provide a valid alloc id")
+    if edge.node is not None and edge.node.has_allocation(alloc_id):
+        return edge.node
+    query = r.ReadRequest(id=alloc_id, **{**common(request), "namespace": "*"})
+    reply = await edge.caller.call(m.ALLOCATION_GET, query)
+    if reply.value is None:
+        raise not_found(f'Unknown allocation "{alloc_id}"')
+    return await _address(edge, request, reply.value.node_id)
+
+
+async def node_by_id(edge: Edge, request: web.Request) -> NodeService | str:
+    """The node that `node_id` names, else this machine's own."""
+    node_id = request.query.get("node_id", "")
+    if edge.node is not None and node_id in {"", edge.node.node_id}:
+        return edge.node
+    if not node_id:
+        raise invalid("No local Node and node_id not provided")
+    return await _address(edge, request, node_id)
+
+
+async def _address(edge: Edge, request: web.Request, node_id: str) -> str:
+    reply = await edge.caller.call(m.NODE_GET, r.ReadRequest(id=node_id, **common(request)))
+    if reply.value is None:
+        raise not_found(f'Unknown node "{node_id}"')
+    if FORWARDED in request.headers or not reply.value.http_addr:
+        raise not_found("No path to node")
+    if edge.node is not None and node_id == edge.node.node_id:
+        raise not_found("Unknown allocation: it is no longer on this node")
+    return reply.value.http_addr
+
+
+@asynccontextmanager
+async def _session() -> AsyncIterator[aiohttp.ClientSession]:
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+    async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
+        yield session
+
+
+async def pass_on(request: web.Request, address: str) -> web.StreamResponse:
+    """The other node's answer, as it comes."""
+    if request.headers.get("Upgrade", "").lower() == "websocket":
+        return await _pass_on_websocket(request, address)
+    headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_HEADERS | {"host"}}
+    headers[FORWARDED] = "1"
+    async with _session() as session:
+        try:
+            upstream = await session.request(
+                request.method, f"http://{address}{request.raw_path}", headers=headers, data=await request.read()
+            )
+        except (aiohttp.ClientConnectionError, TimeoutError) as error:
+            raise not_found("No path to node") from error
+        async with upstream:
+            kept = {k: v for k, v in upstream.headers.items() if k.lower() not in _HOP_HEADERS}
+            response = web.StreamResponse(status=upstream.status, headers=kept)
+            await response.prepare(request)
+            async for chunk in upstream.content.iter_chunked(CHUNK):
+                await response.write(chunk)
+            await response.write_eof()
+            return response
+
+
+async def _pass_on_websocket(request: web.Request, address: str) -> web.StreamResponse:
+    near = web.WebSocketResponse()
+    async with _session() as session:
+        try:
+            far = await session.ws_connect(f"http://{address}{request.raw_path}", headers={FORWARDED: "1"})
+        except aiohttp.WSServerHandshakeError as error:
+            raise LepaError("invalid", error.message or "the node refused", http_status=error.status) from error
+        except (aiohttp.ClientConnectionError, TimeoutError) as error:
+            raise not_found("No path to node") from error
+        await near.prepare(request)
+        async with far, Tasks("api.forward") as tasks:
+            upward = tasks.start("upward", _copy(near, far))
+            await _copy(far, near)
+            upward.cancel()
+            await near.close(code=far.close_code or 1000)
+    return near
+
+
+Socket = web.WebSocketResponse | aiohttp.ClientWebSocketResponse
+
+
+async def _copy(source: Socket, target: Socket) -> None:
+    async for message in source:
+        if message.type is WSMsgType.TEXT:
+            await target.send_str(message.data)
+        elif message.type is WSMsgType.BINARY:
+            await target.send_bytes(message.data)

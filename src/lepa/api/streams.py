@@ -1,0 +1,210 @@
+"""Long-lived answers: commands in tasks over a websocket, the event stream, this agent's log.
+
+Exec messages are JSON texts: `{"stdin":{"data":"base64"}}`, `{"stdin":{"close":true}}` and
+`{"tty_size":{"height":H,"width":W}}` to the task, `{"stdout":{"data":…}}`, `{"exited":true,"result":{"exit_code":N}}` back, `{}` as heartbeat both ways.
+"""
+
+import asyncio
+import base64
+import binascii
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from lepa.api.edge import Edge, Route
+from lepa.api.forward import node_of_allocation, pass_on
+from lepa.api.request import JSON, TEXT, common, flag, number
+from lepa.kit.tasks import Tasks
+from lepa.model import wire
+from lepa.model.errors import LepaError, invalid
+from lepa.rpc import methods as m
+from lepa.rpc import requests as r
+from lepa.rpc.node_service import NodeService, TaskSession
+
+EXEC_HEARTBEAT_S = 10.0
+EVENT_HEARTBEAT_S = 30.0
+WRITE_S = 40.0
+MESSAGE_MAX = 1024 * 1024
+FRAME_MAX = 64 * 1024
+INTERNAL_ERROR, POLICY_VIOLATION = 1011, 1008
+LOG_LEVELS = ("trace", "debug", "info", "warn", "warning", "error")
+
+
+# Exec
+
+
+async def exec_in_task(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """A command inside a running task, its streams over a websocket."""
+    alloc_id, query = request.match_info["id"], request.query
+    place = await node_of_allocation(edge, request, alloc_id)
+    if isinstance(place, str):
+        return await pass_on(request, place)
+    if request.headers.get("Upgrade", "").lower() != "websocket":
+        raise invalid("exec needs a websocket: the request has no Upgrade header")
+    if not query.get("task"):
+        raise invalid("must provide task name")
+    return await _serve(request, place, alloc_id, query["task"], _command(query.get("command", "")))
+
+
+def _command(text: str) -> list[str]:
+    """The command as a JSON list of texts."""
+    try:
+        command = json.loads(text)
+    except ValueError:
+        command = None
+    if not isinstance(command, list) or not command or not all(isinstance(word, str) for word in command):
+        raise invalid('command must be a JSON list of texts, such as ["/bin/sh","-c","date"]')
+    return command
+
+
+async def _serve(
+    request: web.Request, node: NodeService, alloc_id: str, task: str, command: list[str]
+) -> web.StreamResponse:
+    socket = web.WebSocketResponse(max_msg_size=MESSAGE_MAX, compress=False)
+    await socket.prepare(request)
+    try:
+        if flag(request.query, "ws_handshake"):
+            await _handshake(socket)
+        session = await node.exec(alloc_id, task, command, tty=flag(request.query, "tty"))
+    except LepaError as error:
+        code = INTERNAL_ERROR if error.code == "internal" else POLICY_VIOLATION
+        await socket.close(code=code, message=error.message.encode()[:120])
+        return socket
+    try:
+        async with Tasks("api.exec") as tasks:
+            tasks.start("input", _pump_input(socket, session))
+            tasks.start("heartbeat", _heartbeat(socket))
+            async for stream, data in session.output():
+                await _send(socket, {stream: {"data": base64.b64encode(data).decode()}})
+            code = await session.wait()
+            await _send(socket, {"stdout": {"close": True}})
+            await _send(socket, {"stderr": {"close": True}})
+            await _send(socket, {"exited": True, "result": {"exit_code": code}})
+    except LepaError as error:
+        await socket.close(code=INTERNAL_ERROR, message=error.message.encode()[:120])
+    except ConnectionError:
+        return socket
+    finally:
+        await session.close()
+    await socket.close()
+    return socket
+
+
+async def _handshake(socket: web.WebSocketResponse) -> None:
+    """Browsers cannot set headers: the first message carries the version and the token."""
+    message = await socket.receive(timeout=EXEC_HEARTBEAT_S)
+    try:
+        given = json.loads(message.data) if message.type is WSMsgType.TEXT else {}
+    except ValueError:
+        given = {}
+    if not isinstance(given, dict) or given.get("version") != 1:
+        raise invalid("unsupported websocket handshake version; expected 1")
+
+
+async def _pump_input(socket: web.WebSocketResponse, session: TaskSession) -> None:
+    """What the caller types goes to the command; when the caller leaves, the command ends."""
+    async for message in socket:
+        if message.type is not WSMsgType.TEXT:
+            continue
+        try:
+            given: dict[str, Any] = json.loads(message.data)
+            if size := given.get("tty_size"):
+                await session.resize(int(size["height"]), int(size["width"]))
+            if stdin := given.get("stdin"):
+                if stdin.get("data"):
+                    await session.write(base64.b64decode(stdin["data"]))
+                if stdin.get("close"):
+                    await session.write(b"")
+        except (ValueError, KeyError, TypeError, AttributeError, binascii.Error):
+            await socket.close(code=POLICY_VIOLATION, message=b"unreadable message")
+        except LepaError:
+            break
+    await session.close()
+
+
+async def _heartbeat(socket: web.WebSocketResponse) -> None:
+    while True:
+        await asyncio.sleep(EXEC_HEARTBEAT_S)
+        await _send(socket, {})
+
+
+async def _send(socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
+    await asyncio.wait_for(socket.send_str(json.dumps(message)), WRITE_S)
+
+
+# Events
+
+
+async def events(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Changes as they are committed: one JSON object a line, `{}` when nothing happened for a while."""
+    topics: dict[str, list[str]] = {}
+    for text in request.query.getall("topic", ["*:*"]):
+        topic, _, key = text.partition(":")
+        if not topic or ":" in key:
+            raise invalid(f"Invalid topic query: {text}")
+        topics.setdefault(topic, []).append(key or "*")
+    call = r.EventStreamRequest(
+        topics={topic: tuple(keys) for topic, keys in topics.items()},
+        index=number(request.query, "index"),
+        **common(request),
+    )
+    batches = edge.caller.stream(m.EVENT_STREAM, call)
+    response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache"})
+    await response.prepare(request)
+    await response.write(b"{}\n")
+    try:
+        async for line in _with_heartbeats(batches):
+            await asyncio.wait_for(response.write(line), WRITE_S)
+    except (LepaError, ConnectionError, TimeoutError):
+        return response
+    return response
+
+
+async def _with_heartbeats(batches: AsyncIterator[r.EventBatch]) -> AsyncIterator[bytes]:
+    """Lines of batches; `{}` after each EVENT_HEARTBEAT_S without one."""
+    waiting: asyncio.Future[r.EventBatch] | None = None
+    async with Tasks("api.events") as tasks:
+        while True:
+            waiting = waiting or tasks.start("next", _next(batches))
+            done, _ = await asyncio.wait([waiting], timeout=EVENT_HEARTBEAT_S)
+            if not done:
+                yield b"{}\n"
+                continue
+            batch, waiting = waiting.result(), None
+            yield wire.to_json({"Index": batch.index, "Events": batch.events}) + b"\n" if batch.events else b"{}\n"
+
+
+async def _next(batches: AsyncIterator[r.EventBatch]) -> r.EventBatch:
+    try:
+        return await anext(batches)
+    except StopAsyncIteration:
+        raise LepaError("no_leader", "the event stream ended") from None
+
+
+# Log
+
+
+async def monitor(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """This agent's log from now on, as frames or plain."""
+    level = request.query.get("log_level", "") or "info"
+    if level not in LOG_LEVELS:
+        raise invalid(f"Unknown log level: {level}")
+    plain = flag(request.query, "plain")
+    response = web.StreamResponse(headers={"Content-Type": TEXT if plain else JSON})
+    await response.prepare(request)
+    async for line in edge.agent.log_lines(level, as_json=flag(request.query, "log_json")):
+        for start in range(0, len(line), FRAME_MAX):
+            piece = line[start : start + FRAME_MAX]
+            frame = piece if plain else msgspec.json.encode({"Data": base64.b64encode(piece).decode()})
+            await asyncio.wait_for(response.write(frame), WRITE_S)
+    return response
+
+
+ROUTES = (
+    Route("GET", "client/allocation/{id}/exec", exec_in_task),
+    Route("GET", "event/stream", events),
+    Route("GET", "agent/monitor", monitor),
+)
