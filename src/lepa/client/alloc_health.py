@@ -46,8 +46,10 @@ class AllocHealth:
             return False
         restarts = {name: state.restarts for name, state in states.items()}
         good = self._running(states) and (not self._use_checks or all(checks_passing))
-        if not good or restarts != self._restarts:
-            self._healthy_since = now if good else None
+        if not good:
+            self._healthy_since = None
+        elif self._healthy_since is None or restarts != self._restarts:
+            self._healthy_since = now
         self._restarts = restarts
         if self._healthy_since is not None and now - self._healthy_since >= self._min_healthy_s:
             self.verdict = True

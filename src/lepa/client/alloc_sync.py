@@ -21,14 +21,14 @@ class Change(NamedTuple):
 
 
 def compare(wanted: Mapping[str, int], have: Mapping[str, int]) -> Orders:
-    """wanted, have: alloc_modify_index by id, of the servers and of this node. Allocations with equal indexes are left."""
+    """wanted, have: alloc_modify_index by id, of the servers and of this node."""
     fetch = tuple(sorted(alloc_id for alloc_id, index in wanted.items() if index > have.get(alloc_id, -1)))
     forget = tuple(sorted(alloc_id for alloc_id in have if alloc_id not in wanted))
     return Orders(fetch, forget)
 
 
 def divide(fetched: tuple[Allocation, ...], running: frozenset[str] | set[str]) -> Change:
-    """New allocations to start, and newer forms of those that run. Ended ones that this node never had are left alone."""
+    """New allocations to start, and newer forms of those that run. Ended ones that are new here are left alone."""
     start = tuple(a for a in fetched if a.id not in running and not is_over(a))
     return Change(start, tuple(a for a in fetched if a.id in running))
 

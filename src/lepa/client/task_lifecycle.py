@@ -47,12 +47,12 @@ def decide(group: TaskGroup, states: Mapping[str, TaskState], *, stopping: bool)
         kill = _named(ending, states, PENDING, RUNNING)
         start = frozenset[str]() if kill else _startable(by_hook["poststop"], states)
         return Orders(start, kill, over)
-    start = set(_startable(by_hook["prestart"], states))
+    ready = set(_startable(by_hook["prestart"], states))
     if all(_prestart_done(task, states[task.name]) for task in by_hook["prestart"]):
-        start |= _startable(main, states)
+        ready |= _startable(main, states)
         if main and all(states[task.name].state != PENDING for task in main):
-            start |= _startable(by_hook["poststart"], states)
-    return Orders(frozenset(start), frozenset())
+            ready |= _startable(by_hook["poststart"], states)
+    return Orders(frozenset(ready), frozenset())
 
 
 def _over(group: TaskGroup, states: Mapping[str, TaskState], *, stopping: bool) -> str:
