@@ -79,7 +79,11 @@ class Service(Wire, frozen=True):
 
 
 class ServiceRegistration(Wire, frozen=True):
-    """One instance of a service in the catalog."""
+    """One instance of a service in the catalog.
+
+    status: "passing", "warning" or "critical", the worst of its checks as its node last saw them; Nomad's clients do not
+    read it. weight: its share in SRV answers.
+    """
 
     id: str = ""
     service_name: str = ""
@@ -91,6 +95,8 @@ class ServiceRegistration(Wire, frozen=True):
     tags: tuple[str, ...] = ()
     address: str = ""
     port: int = 0
+    status: str = "passing"
+    weight: int = 1
     create_index: int = 0
     modify_index: int = 0
 

@@ -1,0 +1,175 @@
+"""What a node has to know after its agent was restarted: its identity, its allocations, how to find their tasks.
+
+One SQLite file in the client's directory, written by a thread of its own. Writes are grouped: `save` returns when the
+group that holds it is on disk. A task's record is written before its driver starts it, so that a task started just
+before a crash is found again by its id.
+"""
+
+import asyncio
+import contextlib
+import queue
+import sqlite3
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from lepa.drivers.protocol import TaskHandle
+from lepa.model.allocation import Allocation, TaskState
+from lepa.model.errors import LepaError
+from lepa.model.wire import Wire, from_msgpack, to_msgpack
+
+SCHEMA = """
+create table if not exists facts (name text primary key, value blob not null) without rowid;
+create table if not exists allocations (id text primary key, value blob not null) without rowid;
+create table if not exists tasks (alloc_id text, task text, value blob not null, primary key (alloc_id, task)) without rowid;
+"""
+QUEUE_MAX = 10_000
+GROUP_MAX = 500
+
+
+class TaskRecord(Wire, frozen=True):
+    """One task as the node last knew it. handle None: it was about to be started as task_id, or has ended."""
+
+    driver: str = ""
+    task_id: str = ""
+    handle: TaskHandle | None = None
+    state: TaskState = TaskState()
+
+
+class Remembered(NamedTuple):
+    """An allocation with the records of its tasks."""
+
+    alloc: Allocation
+    tasks: dict[str, TaskRecord]
+
+
+class _Write(NamedTuple):
+    statement: str
+    values: tuple[str | bytes, ...]
+    done: "asyncio.Future[None] | None"
+    loop: asyncio.AbstractEventLoop | None
+
+
+class LocalState:
+    """The file. Reading happens once, at the start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._queue: queue.Queue[_Write | None] = queue.Queue(QUEUE_MAX)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._db = self._open()
+        self._thread = threading.Thread(target=self._run, name="client-state", daemon=True)
+        self._thread.start()
+
+    def _open(self) -> sqlite3.Connection:
+        try:
+            db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
+            db.execute("pragma journal_mode=wal")
+            db.execute("pragma synchronous=full")
+            db.executescript(SCHEMA)
+        except sqlite3.DatabaseError as error:
+            raise LepaError(
+                "invalid",
+                f"the node's state file {self._path} cannot be read ({error}); move it away to start with a new node "
+                "identity: tasks that still run will then not be found again",
+            ) from error
+        return db
+
+    def facts(self) -> dict[str, str]:
+        """Small facts by name, such as the node's id and secret."""
+        return {name: value.decode() for name, value in self._db.execute("select name, value from facts")}
+
+    def load(self) -> list[Remembered]:
+        """All allocations with their tasks' records."""
+        tasks: dict[str, dict[str, TaskRecord]] = {}
+        for alloc_id, task, value in self._db.execute("select alloc_id, task, value from tasks"):
+            tasks.setdefault(alloc_id, {})[task] = from_msgpack(value, TaskRecord)
+        rows = self._db.execute("select id, value from allocations").fetchall()
+        return [Remembered(from_msgpack(value, Allocation), tasks.get(alloc_id, {})) for alloc_id, value in rows]
+
+    async def save_facts(self, facts: dict[str, str]) -> None:
+        """Remember small facts."""
+        for name, value in facts.items():
+            await self._save("insert or replace into facts values (?, ?)", name, value.encode())
+
+    async def save_allocation(self, alloc: Allocation) -> None:
+        """Remember an allocation, with its job."""
+        await self._save("insert or replace into allocations values (?, ?)", alloc.id, to_msgpack(alloc))
+
+    async def save_task(self, alloc_id: str, task: str, record: TaskRecord) -> None:
+        """Remember a task; returns when it is on disk."""
+        await self._save("insert or replace into tasks values (?, ?, ?)", alloc_id, task, to_msgpack(record))
+
+    def note_task(self, alloc_id: str, task: str, record: TaskRecord) -> None:
+        """The same without waiting."""
+        write = _Write(
+            "insert or replace into tasks values (?, ?, ?)", (alloc_id, task, to_msgpack(record)), None, None
+        )
+        with contextlib.suppress(queue.Full):
+            self._queue.put_nowait(write)
+
+    async def forget(self, alloc_id: str) -> None:
+        """Forget an allocation and its tasks."""
+        await self._save("delete from allocations where id = ?", alloc_id)
+        await self._save("delete from tasks where alloc_id = ?", alloc_id)
+
+    async def _save(self, statement: str, *values: str | bytes) -> None:
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[None] = loop.create_future()
+        try:
+            self._queue.put_nowait(_Write(statement, values, done, loop))
+        except queue.Full as error:
+            raise LepaError("internal", "the node's state cannot be written as fast as it changes") from error
+        await done
+
+    def _run(self) -> None:
+        while (first := self._queue.get()) is not None:
+            group, ended = [first], False
+            while len(group) < GROUP_MAX and not ended:
+                try:
+                    following = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if following is None:
+                    ended = True
+                else:
+                    group.append(following)
+            self._commit(group)
+            if ended:
+                return
+
+    def _commit(self, group: list[_Write]) -> None:
+        error: Exception | None = None
+        try:
+            self._db.execute("begin")
+            for write in group:
+                self._db.execute(write.statement, write.values)
+            self._db.execute("commit")
+        except sqlite3.Error as failure:
+            error = LepaError("internal", f"the node's state file {self._path} cannot be written: {failure}")
+            with contextlib.suppress(sqlite3.Error):
+                self._db.execute("rollback")
+        _tell(group, error)
+
+    def close(self) -> None:
+        """Write what waits, and close the file."""
+        self._queue.put(None)
+        self._thread.join()
+        self._db.close()
+
+
+def _tell(group: Iterable[_Write], error: Exception | None) -> None:
+    for write in group:
+        if write.done is not None and write.loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop may have been closed by now
+                write.loop.call_soon_threadsafe(_settle, write.done, error)
+
+
+def _settle(done: "asyncio.Future[None]", error: Exception | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(None)
+    else:
+        done.set_exception(error)
