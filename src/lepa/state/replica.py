@@ -112,7 +112,7 @@ class Replica:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self._tasks.close()
-        self._waiters.wake_all()
+        self._waiters.close()
         for subscription in tuple(self._subscriptions):
             subscription.close()
 
@@ -148,20 +148,24 @@ class Replica:
         self._subscriptions.discard(subscription)
 
     async def _follow(self) -> None:
+        """Until the store is closed, which ends its watch."""
         while True:
             try:
-                await self._watch()
-            except Compacted:
-                log.warning("fell behind the store, reads it again index=%d", self._snapshot.index)
-                await self._reread()
+                return await self._watch()
             except LepaError as error:
                 log.warning("store cannot be followed error=%s", error)
                 await self._clock.sleep(RETRY_DELAY_S)
 
     async def _watch(self) -> None:
-        async for changes in self._store.watch(self._snapshot.index):
-            self._publish(reduce(self._snapshot, changes))
-            await asyncio.sleep(0)  # a long backlog must not keep the loop from everything else
+        while True:
+            try:
+                async for changes in self._store.watch(self._snapshot.index):
+                    self._publish(reduce(self._snapshot, changes))
+                    await asyncio.sleep(0)  # a long backlog must not keep the loop from everything else
+                return
+            except Compacted:
+                log.warning("fell behind the store, reads it again index=%d", self._snapshot.index)
+                await self._reread()
 
     async def _read(self) -> None:
         read = await self._store.read("")
@@ -196,10 +200,11 @@ class _Waiters:
         self._deadlines: list[tuple[float, int, asyncio.Future[bool]]] = []
         self._numbers = itertools.count()
         self._timer: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def wait(self, watches: Sequence[Watch], deadline: float) -> bool:
-        """True when something watched was touched, False at the deadline (of the clock's `now`)."""
-        if self._clock.now() >= deadline:
+        """True when something watched was touched, False at the deadline (of the clock's `now`) or when closed."""
+        if self._closed or self._clock.now() >= deadline:
             return False
         if self._count >= WAITERS_MAX:
             raise LepaError("timeout", f"{WAITERS_MAX} blocking queries wait here already; try again later")
@@ -224,6 +229,11 @@ class _Waiters:
     def wake_all(self) -> None:
         """Let everybody look again."""
         self.wake(tuple(self._by_watch))
+
+    def close(self) -> None:
+        """Let everybody go, and nobody wait again."""
+        self._closed = True
+        self.wake_all()
 
     def _forget(self, watch: Watch, future: asyncio.Future[bool]) -> None:
         waiting = self._by_watch.get(watch)
