@@ -1,0 +1,1 @@
+"""What happens around a task: directories, payloads, artifacts, templates, services. One hook a file."""
