@@ -1,8 +1,8 @@
 """Pure: what an expression comes to in a scope.
 
-References that the file does not define (`${NOMAD_PORT_http}`, `${attr.kernel.name}`, `${meta.rack}`, ...) are left as the
-text `${...}`, for the node to fill in when the task starts. All work is counted against a budget, so that no file, however
-its locals and loops feed on each other, can keep a server busy or fill its memory.
+References that the file does not define (`${NOMAD_PORT_http}`, `${attr.kernel.name}`, `${meta.rack}`, ...) are left as
+the text `${...}`, for the node to fill in when the task starts. All work is counted against a budget, so that no file,
+however its locals and loops feed on each other, can keep a server busy or fill its memory.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _named(node: Traversal, values_by_name: dict[str, Any]) -> Any:
     name = str(node.steps[0])
     if name not in values_by_name:
         if node.root == "var":
-            detail = f'An input variable named "{name}" has not been declared. Declare it with a block: variable "{name}" {{}}'
+            detail = f'An input variable named "{name}" has not been declared. Declare it: variable "{name}" {{}}'
             raise refusal(node, "Undeclared variable", detail)
         raise refusal(node, "Undeclared local value", f'A local value named "{name}" has not been declared.')
     value = values_by_name[name]

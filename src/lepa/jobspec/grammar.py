@@ -288,7 +288,7 @@ class ExpressionParser(Cursor):
             if not name.text.isdigit():
                 detail = f"Two indexes cannot be chained with dots: write [{name.text.replace('.', '][')}]."
                 refuse(name, "Invalid legacy index syntax", detail)
-            return GetAttribute(_number(name), dot.start, name.end)
+            return GetAttribute(int(_number(name)), dot.start, name.end)
         refuse(name, "Invalid attribute name", "An attribute name is required after a dot.")
 
     def _index_step(self, opening: Token) -> Step:
@@ -437,10 +437,12 @@ class ExpressionParser(Cursor):
     def _template(self, token: Token, pieces: list[templates.Piece]) -> Expression:
         if all(isinstance(piece, str) for piece in pieces):
             return Literal(token.start, token.end, "".join(str(piece) for piece in pieces))
+        depth = self.depth
         parsed = [piece if isinstance(piece, str) else self._sequence(piece) for piece in pieces]
+        self.depth = depth
         if len(parsed) == 1 and isinstance(parsed[0], Expression):
             return parsed[0]
-        return Template(token.start, token.end, templates.nest(parsed, token.end))
+        return Template(token.start, token.end, templates.nest(parsed))
 
     def _sequence(self, sequence: templates.Sequence) -> Expression | templates.Directive:
         inner = ExpressionParser(self.text, sequence.tokens, self.depth, lines=False)
@@ -450,7 +452,16 @@ class ExpressionParser(Cursor):
         if rest.kind != END:
             detail = f'Expected a closing brace to end the sequence, but found "{rest.text}".'
             refuse(rest, "Extra characters after expression", detail)
+        if isinstance(parsed, templates.Directive):
+            self._count_directive(parsed, sequence)
         return parsed
+
+    def _count_directive(self, directive: templates.Directive, sequence: templates.Sequence) -> None:
+        """What stands between a directive and its end is one level deeper."""
+        if directive.keyword in ("if", "for"):
+            self.deeper(sequence.tokens[0])
+        elif directive.keyword in ("endif", "endfor"):
+            self.depth -= 1
 
     def directive(self, sequence: templates.Sequence) -> templates.Directive:
         """The inside of `%{ }`."""

@@ -1,8 +1,8 @@
 """Pure: HCL2 text -> a body of attributes and blocks, with their places.
 
 The structure of the language: `name = expression` and `type "label" { ... }`, one a line. Expressions are read by
-`grammar`. One mistake does not hide the next: it is reported, the rest of its line (or of the brackets that it opened) is
-skipped, and reading goes on. The same texts are refused as by HashiCorp's own parser.
+`grammar`. One mistake does not hide the next: it is reported, the rest of its line (or of the brackets that it opened)
+is skipped, and reading goes on. The same texts are refused as by HashiCorp's own parser.
 """
 
 from lepa.jobspec.diagnostics import Refusal, Reporter
@@ -118,8 +118,8 @@ class _BodyParser(ExpressionParser):
             self._end_of_line("block definition")
             return block
         detail = (
-            'An argument or block definition is required here. To set an argument, use the equals sign "=" to introduce '
-            "the argument value."
+            'An argument or block definition is required here. To set an argument, use the equals sign "=" to '
+            "introduce the argument value."
         )
         if following.kind in (NEWLINE, END):
             raise Refusal(name.start, name.end, "Argument or block definition required", detail)
@@ -170,8 +170,8 @@ class _BodyParser(ExpressionParser):
         body = self._body()
         if not self.skip("}"):
             detail = (
-                f'There is no closing brace for this block "{name.text}" before the end of the file. This may be caused '
-                "by incorrect brace nesting elsewhere in this file."
+                f'There is no closing brace for this block "{name.text}" before the end of the file. This may be '
+                "caused by incorrect brace nesting elsewhere in this file."
             )
             self.report.error(opening.start, opening.end, "Unclosed configuration block", detail)
         return body
@@ -181,8 +181,8 @@ class _BodyParser(ExpressionParser):
         name = self.take()
         if name.kind != IDENTIFIER or self.peek().kind != "=":
             detail = (
-                "A single-line block definition can contain only a single argument (name = value). Place a nested block "
-                "on lines of its own."
+                "A single-line block definition can contain only a single argument (name = value). Place a nested "
+                "block on lines of its own."
             )
             refuse(name, "Argument definition required", detail)
         attribute = self._attribute(name)

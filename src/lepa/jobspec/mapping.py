@@ -1,7 +1,7 @@
 """Pure: blocks -> a plain dict in the API's JSON shape, by the tables of `job_blocks`.
 
-Only what the file sets is in the dict; defaults are the model's business. `dynamic` blocks are expanded on the way. What
-does not fit is reported with its place, left out, and the rest is read on.
+Only what the file sets is in the dict; defaults are the model's business. `dynamic` blocks are expanded on the way.
+What does not fit is reported with its place, left out, and the rest is read on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lepa.jobspec.diagnostics import Refusal, Reporter
 from lepa.jobspec.expressions import Scope, Unresolved, elements, evaluate, refusal
 from lepa.jobspec.schema import Attribute, BlockSchema, Inner, Kind, Place
 from lepa.jobspec.syntax import Attribute as SourceAttribute
-from lepa.jobspec.syntax import Block, Body
+from lepa.jobspec.syntax import Block, Body, Traversal
 from lepa.jobspec.values import Conversion
 from lepa.kit.durations import parse_duration
 
@@ -275,11 +275,10 @@ class Mapper:
         attribute = block.body.attributes.get("iterator")
         if attribute is None:
             return kind
-        name = getattr(attribute.expression, "root", "")
-        if not name or getattr(attribute.expression, "steps", ()):
-            detail = "The iterator is a bare name, such as: iterator = port."
-            raise Refusal(attribute.start, attribute.end, "Invalid iterator", detail)
-        return str(name)
+        if isinstance(attribute.expression, Traversal) and not attribute.expression.steps:
+            return attribute.expression.root
+        detail = "The iterator is a bare name, such as: iterator = port."
+        raise Refusal(attribute.start, attribute.end, "Invalid iterator", detail)
 
 
 # Conversions

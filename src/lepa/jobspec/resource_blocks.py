@@ -174,12 +174,22 @@ SECRET = block(
 
 _SCALING_ROWS = (
     integer("min", "Min"),
-    integer("max", "Max", required=True),
     free("policy", "Policy"),
     boolean("enabled", "Enabled"),
     string("type", "Type"),
 )
 
-GROUP_SCALING = block("scaling", *_SCALING_ROWS, finish=shorthand.group_scaling)
+GROUP_SCALING = block(
+    "scaling",
+    integer("max", "Max", required=True),
+    *_SCALING_ROWS,
+    finish=shorthand.group_scaling,
+)
 
-TASK_SCALING = block("scaling", *_SCALING_ROWS, label="label", finish=shorthand.task_scaling)
+TASK_SCALING = block(
+    "scaling",
+    integer("max", "Max"),
+    *_SCALING_ROWS,
+    label="label",
+    finish=shorthand.task_scaling,
+)

@@ -1,7 +1,7 @@
 """Pure: brings blocks that people write in short forms into the API's shape.
 
-Each function is the `finish` of a table: it gets the values that were read, keyed as the rows say, and gives them back as
-the API wants them. What it does not take it reports at the block.
+Each function is the `finish` of a table: it gets the values that were read, keyed as the rows say, and gives them back
+as the API wants them. What it does not take it reports at the block.
 """
 
 from typing import Any

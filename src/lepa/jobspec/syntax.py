@@ -1,7 +1,7 @@
 """Pure: the shapes that HCL text is parsed into.
 
-`start` and `end` are offsets into the text the shape was read from. Shapes hold no values other than literals: what they
-come to is worked out by `expressions`.
+`start` and `end` are offsets into the text the shape was read from. Shapes hold no values other than literals: what
+they come to is worked out by `expressions`.
 """
 
 from __future__ import annotations

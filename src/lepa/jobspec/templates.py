@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from lepa.jobspec.diagnostics import Refusal
 from lepa.jobspec.syntax import Expression, Part, TemplateFor, TemplateIf
-from lepa.jobspec.tokens import COMMENT, END, NESTING_MAX, Token, tokenise_sequence
+from lepa.jobspec.tokens import COMMENT, END, Token, tokenise_sequence
 
 _STOP = {
     True: re.compile(r"\$\$\{|%%\{|[$%]\{|\\", re.DOTALL),
@@ -164,12 +164,12 @@ def _indent(piece: Piece) -> int | None:
     return len(piece) - len(piece.lstrip())
 
 
-def nest(pieces: Many[str | Expression | Directive], end: int) -> tuple[Part, ...]:
+def nest(pieces: Many[str | Expression | Directive]) -> tuple[Part, ...]:
     """Texts and expressions as they come, directives with what stands between them and their end.
 
-    end: where a missing `endif` or `endfor` would have stood.
+    The directives are known not to be nested too deeply for recursion.
     """
-    parts, closing = _Nest(pieces, end).parts((), 0)
+    parts, closing = _Nest(pieces).parts(())
     if closing is not None:
         detail = f"There is no directive before this %{{ {closing.keyword} }} that it could belong to."
         raise Refusal(closing.start, closing.end, f"Unexpected {closing.keyword} directive", detail)
@@ -179,12 +179,11 @@ def nest(pieces: Many[str | Expression | Directive], end: int) -> tuple[Part, ..
 class _Nest:
     """One walk over the pieces; each level of directives takes what belongs to it."""
 
-    def __init__(self, pieces: Many[str | Expression | Directive], end: int) -> None:
+    def __init__(self, pieces: Many[str | Expression | Directive]) -> None:
         self.pieces = pieces
-        self.end = end
         self.index = 0
 
-    def parts(self, closers: tuple[str, ...], depth: int) -> tuple[tuple[Part, ...], Directive | None]:
+    def parts(self, closers: tuple[str, ...]) -> tuple[tuple[Part, ...], Directive | None]:
         """Parts up to a directive in `closers`, and that directive; at the top, up to the first stray one."""
         parts: list[Part] = []
         while self.index < len(self.pieces):
@@ -195,25 +194,22 @@ class _Nest:
             elif piece.keyword in closers or piece.keyword not in ("if", "for"):
                 return tuple(parts), piece
             else:
-                parts.append(self.opened(piece, depth + 1))
+                parts.append(self.opened(piece))
         return tuple(parts), None
 
-    def opened(self, opener: Directive, depth: int) -> TemplateIf | TemplateFor:
-        if depth > NESTING_MAX:
-            detail = f"More than {NESTING_MAX} levels are not supported."
-            raise Refusal(opener.start, opener.end, "Nested too deeply", detail)
+    def opened(self, opener: Directive) -> TemplateIf | TemplateFor:
         assert opener.expression is not None
         if opener.keyword == "for":
-            body = self.closed(opener, ("endfor",), depth)[0]
+            body = self.closed(opener, ("endfor",))[0]
             return TemplateFor(opener.key_name, opener.value_name, opener.expression, body)
-        when_true, closing = self.closed(opener, ("else", "endif"), depth)
+        when_true, closing = self.closed(opener, ("else", "endif"))
         when_false: tuple[Part, ...] = ()
         if closing.keyword == "else":
-            when_false = self.closed(opener, ("endif",), depth)[0]
+            when_false = self.closed(opener, ("endif",))[0]
         return TemplateIf(opener.expression, when_true, when_false)
 
-    def closed(self, opener: Directive, closers: tuple[str, ...], depth: int) -> tuple[tuple[Part, ...], Directive]:
-        parts, closing = self.parts(closers, depth)
+    def closed(self, opener: Directive, closers: tuple[str, ...]) -> tuple[tuple[Part, ...], Directive]:
+        parts, closing = self.parts(closers)
         if closing is not None and closing.keyword in closers:
             return parts, closing
         found = f"%{{ {closing.keyword} }}" if closing is not None else "the end of the text"

@@ -33,8 +33,8 @@ class HclSet(list[Any]):
 class Type(Struct, frozen=True):
     """A type constraint. kind: string, number, bool, any, list, set, map, object or tuple.
 
-    element: of list, set and map. members: of an object, by name; of a tuple, by its index as text. optional: members of
-    an object that may be absent.
+    element: of list, set and map. members: of an object, by name; of a tuple, by its index as text. optional: members
+    of an object that may be absent.
     """
 
     kind: str
@@ -168,6 +168,11 @@ def quoted(text: str) -> str:
     return json.dumps(text if len(text) <= 60 else text[:57] + "...", ensure_ascii=False)
 
 
+def quoted_json(value: Any) -> str:
+    """A value as compact JSON."""
+    return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)
+
+
 def make_set(values: list[Any]) -> HclSet:
     """A set of the values: texts and numbers sorted, others in order of appearance."""
     unique: dict[str, Any] = {}
@@ -181,7 +186,7 @@ def make_set(values: list[Any]) -> HclSet:
 
 def identity(value: Any) -> str:
     """A text that is the same for equal values only; a number differs from the text that writes it."""
-    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+    return quoted_json(value)
 
 
 def equal(left: Any, right: Any) -> bool:

@@ -1,8 +1,8 @@
 """Pure: input variables and local values.
 
-Where a variable's value comes from, the later winning: its default, the environment (NOMAD_VAR_name, then LEPA_VAR_name),
-variable files in their order, and -var flags. A value from the environment or a flag is a text for a variable of type
-string and an expression for every other type.
+Where a variable's value comes from, the later winning: its default, the environment (NOMAD_VAR_name, then
+LEPA_VAR_name), variable files in their order, and -var flags. A value from the environment or a flag is a text for a
+variable of type string and an expression for every other type.
 """
 
 from __future__ import annotations
@@ -330,8 +330,8 @@ def _check(declaration: Declaration, block: Block, scope: Scope) -> None:
 def local_values(blocks: Sequence[Block], report: Reporter, scope: Scope) -> dict[str, Any]:
     """The local values of a file, whatever order they refer to each other in.
 
-    Each pass works out what depends on known values only; a pass that finds nothing new ends it, and what is left refers
-    to itself.
+    Each pass works out what depends on known values only; a pass that finds nothing new ends it, and what is left
+    refers to itself.
     """
     waiting: dict[str, Attribute] = {}
     for block in blocks:
