@@ -160,7 +160,7 @@ class Driver(Protocol):
         """Return when the task has ended; again and again gives the same answer until `destroy`."""
 
     async def stop(self, task_id: str, signal: str, timeout_s: float) -> None:
-        """Send `signal` ("" for the driver's default), then kill what is left after `timeout_s`; return when it ended."""
+        """Send `signal` ("" for the driver's default), kill what is left after `timeout_s`; return when it ended."""
 
     async def signal(self, task_id: str, signal: str) -> None:
         """Send a signal by name, such as "SIGHUP". Raises LepaError(invalid) for an unknown one."""

@@ -1,0 +1,51 @@
+"""The drivers of this build: a name and a factory each. A new driver is one file and one row here."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from lepa.drivers.mock import MockDriver
+from lepa.drivers.protocol import Driver
+from lepa.drivers.raw_exec import RawExec, RawExecSettings
+from lepa.drivers.supervisor.client import Supervisor
+from lepa.kit.sources import Clock
+from lepa.model.errors import invalid
+
+
+class DriverHost(msgspec.Struct, frozen=True):
+    """What drivers get from the agent. state_dir: a directory of the agent's in which each may have its own."""
+
+    supervisor: Supervisor
+    clock: Clock
+    state_dir: str
+
+
+Factory = Callable[[DriverHost, dict[str, Any]], Driver]
+
+
+def build_drivers(host: DriverHost, plugins: Mapping[str, dict[str, Any]]) -> dict[str, Driver]:
+    """Every driver by name, each with its `plugin` block of the agent's configuration.
+
+    A driver that cannot work here is built all the same: its fingerprint says undetected, and why. Raises
+    LepaError(invalid) for a plugin block with unknown or wrong settings.
+    """
+    return {name: factory(host, plugins.get(name, {})) for name, factory in FACTORIES.items()}
+
+
+def _settings(kind: Any, driver: str, raw: dict[str, Any]) -> Any:
+    try:
+        return msgspec.convert(raw, kind)
+    except msgspec.ValidationError as error:
+        raise invalid(f"plugin {driver!r}: {error}") from error
+
+
+def _raw_exec(host: DriverHost, raw: dict[str, Any]) -> Driver:
+    return RawExec(host.supervisor, host.clock, _settings(RawExecSettings, "raw_exec", raw))
+
+
+def _mock(host: DriverHost, raw: dict[str, Any]) -> Driver:
+    return MockDriver(host.clock)
+
+
+FACTORIES: dict[str, Factory] = {"raw_exec": _raw_exec, "mock_driver": _mock}

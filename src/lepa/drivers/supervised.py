@@ -1,0 +1,165 @@
+"""What drivers have in common whose tasks run under the supervisor: everything but how a task is started."""
+
+import os
+import pwd
+from collections.abc import Sequence
+from typing import Any
+
+from lepa.drivers import usage
+from lepa.drivers.protocol import Capabilities, DriverError, ExecSession, ExitResult, Started, TaskConfig, TaskHandle
+from lepa.drivers.signals import signal_number
+from lepa.drivers.supervisor.client import Supervisor
+from lepa.drivers.supervisor.messages import Command, Exit, Identity, LogFiles, TaskInfo, TaskSpec
+from lepa.kit.sources import Clock
+from lepa.model.errors import LepaError, invalid, not_found
+from lepa.model.stats import TaskResourceUsage
+from lepa.model.task import LogConfig
+
+DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""Where commands are looked for when the task's environment has no PATH."""
+MIB = 1024 * 1024
+
+
+class SupervisedDriver:
+    """Tasks as processes of the supervisor. A subclass says what to start and what a command beside a task is."""
+
+    name = ""
+    capabilities = Capabilities()
+
+    def __init__(self, supervisor: Supervisor, clock: Clock) -> None:
+        self._supervisor = supervisor
+        self._clock = clock
+        self._tasks: dict[str, TaskConfig] = {}
+        self._cpu_before: dict[str, usage.CpuTime] = {}
+        self._core_mhz = usage.core_mhz()
+
+    def problems(self, config: dict[str, Any]) -> Sequence[str]:
+        """What is wrong with a `config` block."""
+        raise NotImplementedError
+
+    async def prepare(self, task: TaskConfig) -> TaskSpec:
+        """Make what the task needs on disk, and say what to start. Raises DriverError."""
+        raise NotImplementedError
+
+    async def command_beside(self, task: TaskConfig, command: Sequence[str], *, tty: bool) -> tuple[Command, bool]:
+        """How to run a command where the task runs, and whether it joins the task's processes by itself."""
+        raise NotImplementedError
+
+    async def remove_leftovers(self, task_id: str) -> None:
+        """Remove what `prepare` and the task left beyond processes; called for tasks that have ended."""
+
+    async def start(self, task: TaskConfig) -> Started:
+        """Start the task. Raises DriverError."""
+        if found := self.problems(task.config):
+            raise DriverError("; ".join(found))
+        try:
+            info = await self._supervisor.start(await self.prepare(task))
+        except DriverError:
+            await self.remove_leftovers(task.id)
+            raise
+        except LepaError as error:
+            await self.remove_leftovers(task.id)
+            raise DriverError(error.message, recoverable=error.code in ("timeout", "conflict")) from error
+        self._tasks[task.id] = task
+        handle = TaskHandle(driver=self.name, task_id=task.id, started_at=info.started_at, state={"pid": info.pid})
+        return Started(handle=handle)
+
+    async def recover(self, task: TaskConfig, handle: TaskHandle) -> None:
+        """Take up a task that an earlier agent started. Raises LepaError(not_found)."""
+        await self._supervisor.inspect(handle.task_id)
+        self._tasks[handle.task_id] = task
+
+    async def wait(self, task_id: str) -> ExitResult:
+        """Return when the task has ended."""
+        self._known(task_id)
+        info = await self._supervisor.wait(task_id)
+        assert info.exit is not None
+        return exit_result(info.exit)
+
+    async def stop(self, task_id: str, signal: str, timeout_s: float) -> None:
+        """Signal the task, kill what is left of it after `timeout_s`; return when it has ended."""
+        task = self._known(task_id)
+        await self._supervisor.stop(task_id, signal_number(signal or task.kill_signal), timeout_s)
+
+    async def signal(self, task_id: str, signal: str) -> None:
+        """Send a signal to the task's first process."""
+        self._known(task_id)
+        await self._supervisor.signal(task_id, signal_number(signal))
+
+    async def destroy(self, task_id: str) -> None:
+        """Kill the task if it still runs, and forget it."""
+        self._known(task_id)
+        info = await self._supervisor.inspect(task_id)
+        if info.exit is None:
+            await self._supervisor.stop(task_id, signal_number("SIGKILL"), 0)
+        await self.remove_leftovers(task_id)
+        await self._supervisor.forget(task_id)
+        del self._tasks[task_id]
+        self._cpu_before.pop(task_id, None)
+
+    async def stats(self, task_id: str) -> TaskResourceUsage:
+        """Present use of CPU and memory."""
+        self._known(task_id)
+        info = await self._supervisor.inspect(task_id)
+        directories = self.measured_cgroups(info)
+        cpu = usage.cpu_time(directories, info.pid, self._clock.now_ns())
+        memory = usage.memory_use(directories, info.pid)
+        before, self._cpu_before[task_id] = self._cpu_before.get(task_id), cpu
+        return usage.task_usage(cpu, before, memory, self._core_mhz)
+
+    def measured_cgroups(self, info: TaskInfo) -> Sequence[str]:
+        """The cgroups whose figures are the task's."""
+        return info.cgroups
+
+    async def exec(self, task_id: str, command: Sequence[str], *, tty: bool) -> ExecSession:
+        """Run a command where the task runs."""
+        task = self._known(task_id)
+        if not command:
+            raise invalid("a command to run must be given")
+        beside, join_task = await self.command_beside(task, command, tty=tty)
+        return await self._supervisor.exec(task_id, beside, terminal=tty, join_task=join_task)
+
+    async def close(self) -> None:
+        """Nothing to let go of: the supervisor's connection belongs to the agent."""
+
+    def _known(self, task_id: str) -> TaskConfig:
+        task = self._tasks.get(task_id)
+        if task is None:
+            raise not_found(f"driver {self.name} has no task {task_id!r}")
+        return task
+
+
+def exit_result(exit: Exit) -> ExitResult:
+    """The supervisor's word for an end in the drivers' words."""
+    return ExitResult(
+        exit_code=exit.code,
+        signal=exit.signal,
+        oom_killed=exit.oom_killed,
+        error=exit.error,
+        finished_at=exit.finished_at,
+    )
+
+
+def log_files(path: str, logs: LogConfig) -> LogFiles | None:
+    """Where a stream goes; None when the job wants no logs. `enabled` is the older name of `disabled`'s opposite."""
+    if not path or logs.disabled or logs.enabled is False:
+        return None
+    return LogFiles(path, max(1, logs.max_files), max(1, logs.max_file_size_mb) * MIB)
+
+
+def find_user(name: str) -> Identity:
+    """A user by name or number, with the groups it is in. Raises DriverError when there is none."""
+    if not name:
+        return Identity()
+    try:
+        entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
+    except KeyError as error:
+        raise DriverError(f"user {name!r} does not exist on this node") from error
+    if entry.pw_uid == os.geteuid():
+        return Identity()
+    return Identity(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
+
+
+def own_identity() -> Identity:
+    """Whom a task runs as that names no user."""
+    return Identity(os.geteuid(), os.getegid(), tuple(os.getgroups()))

@@ -1,0 +1,135 @@
+"""`python -m lepa.drivers.supervisor --state DIR [--socket PATH]`: detach and supervise.
+
+The command returns once the socket can be connected to. One supervisor serves a state directory; a second one says so
+and ends with exit code 3. SIGTERM ends it and leaves the tasks running.
+"""
+
+import fcntl
+import gc
+import json
+import os
+import signal
+import socket
+import sys
+from typing import Any
+
+from lepa.drivers.supervisor.server import Server
+
+ANOTHER_RUNS = 3
+LOG_BYTES_MAX = 1024 * 1024
+
+
+def main(arguments: list[str]) -> int:
+    """Start afresh, or go on with what `--handover FD` names."""
+    options = dict(zip(arguments[::2], arguments[1::2], strict=False))
+    if "--state" not in options or not set(options) <= {"--state", "--socket", "--handover"}:
+        print("usage: python -m lepa.drivers.supervisor --state DIR [--socket PATH]", file=sys.stderr)
+        return 2
+    directory = os.path.abspath(options["--state"])
+    path = os.path.abspath(options.get("--socket") or os.path.join(directory, "supervisor.sock"))
+    if "--handover" in options:
+        handover = _read_handover(int(options["--handover"]))
+        listener = socket.socket(fileno=handover["listener"])
+        lock = handover["lock"]
+    else:
+        os.makedirs(directory, mode=0o700, exist_ok=True)
+        lock = _lock(directory)
+        if lock < 0:
+            print(f"another supervisor serves {directory}", file=sys.stderr)
+            return ANOTHER_RUNS
+        listener = _listen(path)
+        handover = {}
+        if os.fork():
+            os._exit(0)
+        _detach(directory)
+    return _supervise(directory, path, listener, lock, handover)
+
+
+def _supervise(directory: str, path: str, listener: socket.socket, lock: int, handover: dict[str, Any]) -> int:
+    server = Server(directory, listener)
+    signal.signal(signal.SIGTERM, lambda number, frame: server.leave())
+    gc.freeze()
+    server.run(handover.get("descriptors", {}), handover.get("deadlines", {}))
+    if server.replace_with:
+        _replace(server, directory, path, listener, lock)
+    server.close()
+    if not server.replace_with:
+        os.unlink(path)
+    return 0
+
+
+def _replace(server: Server, directory: str, path: str, listener: socket.socket, lock: int) -> None:
+    """Become another program that goes on where we are: same process, hence same children; same pipes, same socket."""
+    server.hang_up()
+    handover = {**server.handover(), "listener": listener.fileno(), "lock": lock}
+    memory = os.memfd_create("handover", 0)
+    os.write(memory, json.dumps(handover).encode())
+    os.lseek(memory, 0, os.SEEK_SET)
+    for fd in _descriptors(handover):
+        os.set_inheritable(fd, True)
+    argv = [*server.replace_with, "--state", directory, "--socket", path, "--handover", str(memory)]
+    try:
+        os.execv(argv[0], argv)
+    except OSError as error:
+        print(f"could not be replaced program={argv[0]} reason={error}", file=sys.stderr)
+
+
+def _read_handover(memory: int) -> dict[str, Any]:
+    handover: dict[str, Any] = json.loads(os.read(memory, os.fstat(memory).st_size))
+    os.close(memory)
+    for fd in _descriptors(handover):
+        os.set_inheritable(fd, False)
+    return handover
+
+
+def _descriptors(handover: dict[str, Any]) -> list[int]:
+    pipes = [fd for streams in handover["descriptors"].values() for fd in streams.values()]
+    return [handover["listener"], handover["lock"], *pipes]
+
+
+def _lock(directory: str) -> int:
+    """The descriptor that says this directory is ours while it is open; -1 when it is another's."""
+    fd = os.open(os.path.join(directory, "lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(fd)
+        return -1
+    return fd
+
+
+def _listen(path: str) -> socket.socket:
+    """A socket for our user alone. It is bound by its bare name: a whole path may be too long for an address."""
+    directory, name = os.path.split(path)
+    os.chdir(directory)
+    if os.path.lexists(name):
+        os.unlink(name)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    mask = os.umask(0o177)
+    try:
+        listener.bind(name)
+    finally:
+        os.umask(mask)
+    listener.listen(16)
+    return listener
+
+
+def _detach(directory: str) -> None:
+    """A session of our own, no terminal, a small log of our own."""
+    os.setsid()
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    log_path = os.path.join(directory, "supervisor.log")
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+    log = os.open(log_path, flags, 0o600)
+    if os.fstat(log).st_size > LOG_BYTES_MAX:
+        os.truncate(log_path, 0)
+    null = os.open(os.devnull, os.O_RDWR)
+    for target, source in ((0, null), (1, log), (2, log)):
+        os.dup2(source, target, inheritable=True)
+    os.close(null)
+    os.close(log)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,143 @@
+"""Starting processes, telling them apart, and finding all that belong together."""
+
+import contextlib
+import fcntl
+import os
+import signal
+import termios
+from typing import NamedTuple, NoReturn
+
+from lepa.drivers.supervisor.messages import NO_CHANGE, Command
+
+MARK = "LEPA_SUPERVISED"
+"""Environment variable that marks a task's processes, for hosts where no cgroup can hold them together."""
+
+
+class Child(NamedTuple):
+    """A process about to become a command. status_fd reads empty when it did, else the reason why it could not."""
+
+    pid: int
+    status_fd: int
+
+
+def spawn(command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], *, terminal: bool = False) -> Child:
+    """Fork a process in a session of its own that joins `cgroups` and becomes `command`.
+
+    stdio: its three streams. terminal: the first is the terminal that shall control its session.
+    """
+    reader, writer = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        _become(command, stdio, cgroups, terminal, writer)
+    os.close(writer)
+    os.set_blocking(reader, False)
+    return Child(pid, reader)
+
+
+def _become(
+    command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], terminal: bool, status_fd: int
+) -> NoReturn:
+    step = "start a session"
+    try:
+        os.setsid()
+        for directory in cgroups:
+            step = f"join cgroup {directory}"
+            _write(os.path.join(directory, "cgroup.procs"), "0")
+        step = "set oom_score_adj"
+        _set_oom_score(command.oom_score_adj)
+        step = "connect its streams"
+        for target, source in enumerate(stdio):
+            os.dup2(source, target, inheritable=True)
+        if terminal:
+            fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+        _reset_signals()
+        os.umask(0o022)
+        step = f"enter directory {command.cwd}"
+        os.chdir(command.cwd)
+        step = "change user"
+        _take_identity(command)
+        step = f"run {command.argv[0]}"
+        os.execve(command.argv[0], command.argv, command.env)
+    except BaseException as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        os.write(status_fd, f"cannot {step}: {reason}".encode()[:4000])
+    finally:
+        os._exit(127)
+
+
+def _set_oom_score(score: int) -> None:
+    """Every task starts from its own score, not from the supervisor's. A lower one may be refused to us: go on then."""
+    with contextlib.suppress(PermissionError):
+        _write("/proc/self/oom_score_adj", str(score))
+
+
+def _reset_signals() -> None:
+    """Undo what Python ignores or catches: a program expects the defaults."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _take_identity(command: Command) -> None:
+    uid, gid, groups = command.identity
+    if gid != NO_CHANGE:
+        os.setgroups(groups)
+        os.setresgid(gid, gid, gid)
+    if uid != NO_CHANGE:
+        os.setresuid(uid, uid, uid)
+
+
+def _write(path: str, text: str) -> None:
+    fd = os.open(path, os.O_WRONLY)
+    try:
+        os.write(fd, text.encode())
+    finally:
+        os.close(fd)
+
+
+def born(pid: int) -> int:
+    """When a process started, in clock ticks since boot: with the pid, its identity. 0 when it is dead or a zombie."""
+    stat = _stat(pid)
+    return 0 if stat is None or stat[0] in ("Z", "X") else int(stat[19])
+
+
+def family(leader: int, mark: str) -> set[int]:
+    """All live processes of a task: the session of `leader` (0: none), those with `mark`, and their descendants."""
+    parents: dict[int, int] = {}
+    members: set[int] = set()
+    marked = f"{MARK}={mark}".encode()
+    for pid in _all_pids():
+        stat = _stat(pid)
+        if stat is None or stat[0] in ("Z", "X"):
+            continue
+        parents[pid] = int(stat[1])
+        if (leader and leader in (pid, int(stat[3]))) or marked in _environment(pid):
+            members.add(pid)
+    return members | {pid for pid in parents if _descends(pid, members, parents)}
+
+
+def _descends(pid: int, members: set[int], parents: dict[int, int]) -> bool:
+    seen: set[int] = set()
+    while pid in parents and pid not in seen:
+        if pid in members:
+            return True
+        seen.add(pid)
+        pid = parents[pid]
+    return False
+
+
+def _all_pids() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+
+
+def _stat(pid: int) -> list[str] | None:
+    """The fields of /proc/PID/stat from the state on (field 3); the name before may hold anything."""
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].decode().split()
+    return None
+
+
+def _environment(pid: int) -> list[bytes]:
+    with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb") as file:
+        return file.read(1024 * 1024).split(b"\0")
+    return []
