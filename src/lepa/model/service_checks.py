@@ -22,19 +22,21 @@ _REFERENCE = re.compile(r"\$\{[^}]*\}")
 
 
 def network_problems(group: TaskGroup) -> Iterator[str]:
-    """Ports of the group and of its tasks: labels are unique, static ports too on one host network."""
-    labels: dict[str, str] = {}
+    """Labels are unique in the group and in each task; static ports are, on one host network.
+
+    Two tasks may use one label: a label of a task's own (deprecated) network is known to that task only.
+    """
+    labels: dict[str, dict[str, str]] = {"": {}}
     static: dict[tuple[str, int], str] = {}
-    for owner, network in _networks(group):
+    for task, network in _networks(group):
+        known = labels.setdefault(task, dict(labels[""]))
+        owner = f"task network:{task}" if task else f"taskgroup network:{group.name}"
         host_mode = network.mode in ("", "host")
-        if network.hostname and host_mode:
-            yield "Hostname cannot be set in host network mode"
-        elif network.hostname and not _HOST_NAME.fullmatch(_REFERENCE.sub("x", network.hostname)):
-            yield "Hostname is not a valid DNS name"
+        yield from _host_name(network, host_mode)
         for port in (*network.reserved_ports, *network.dynamic_ports):
-            if port.label in labels:
-                yield f"Port label {port.label} already in use by {labels[port.label]}"
-            labels[port.label] = f"{owner}:{port.label}"
+            if port.label in known:
+                yield f"Port label {port.label} already in use by {known[port.label]}"
+            known[port.label] = f"{owner}:{port.label}"
             yield from _port(port, host_mode)
             if port.value and not port.ignore_collision:
                 place = (port.host_network, port.value)
@@ -44,9 +46,17 @@ def network_problems(group: TaskGroup) -> Iterator[str]:
 
 
 def _networks(group: TaskGroup) -> Iterator[tuple[str, NetworkResource]]:
-    yield from ((f"taskgroup network:{group.name}", network) for network in group.networks)
+    """Networks with the name of their task, "" for the group's, which come first."""
+    yield from (("", network) for network in group.networks)
     for task in group.tasks:
-        yield from ((f"task network:{task.name}", network) for network in task.resources.networks)
+        yield from ((task.name, network) for network in task.resources.networks)
+
+
+def _host_name(network: NetworkResource, host_mode: bool) -> Iterator[str]:
+    if network.hostname and host_mode:
+        yield "Hostname cannot be set in host network mode"
+    elif network.hostname and not _HOST_NAME.fullmatch(_REFERENCE.sub("x", network.hostname)):
+        yield "Hostname is not a valid DNS name"
 
 
 def _port(port: Port, host_mode: bool) -> Iterator[str]:
