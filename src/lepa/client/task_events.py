@@ -9,7 +9,7 @@ from lepa.model.allocation import TaskEvent, TaskState
 EVENTS_MAX = 10
 
 
-def event(kind: str, message: str, now_ns: int, **details: str) -> TaskEvent:
+def event(kind: str, message: str, now_ns: int, /, **details: str) -> TaskEvent:
     """An event of type `kind`; details are texts with Nomad's keys."""
     return TaskEvent(type=kind, time=now_ns, message=message, display_message=message, details=details)
 

@@ -12,7 +12,6 @@ import logging
 import pwd
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from msgspec.structs import replace
 
@@ -26,7 +25,7 @@ from lepa.drivers.protocol import Driver, DriverError, ExitResult, Mount, Starte
 from lepa.kit.durations import SECOND
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
-from lepa.model.allocation import TaskEvent, TaskState
+from lepa.model.allocation import TaskEvent
 from lepa.model.errors import LepaError, invalid
 from lepa.model.task import Task
 
@@ -227,7 +226,7 @@ class TaskRunner:
         self.env = task_env.build(place, host, added or {})
         targets = task_env.references(place, self.env)
         config = _config_of(place, self._around, task_id, self.env, targets)
-        return config, Setup(place, self.env, self._note)
+        return config, Setup(place, self.env, self.note)
 
     def _directories(self) -> Directories:
         if self._around.driver.capabilities.isolation == "none":
@@ -322,7 +321,8 @@ class TaskRunner:
     async def _remember(self, record: TaskRecord) -> None:
         await self._around.state.save_task(self.place.alloc.id, self.task.name, record)
 
-    def _note(self, kind: str, message: str) -> None:
+    def note(self, kind: str, message: str) -> None:
+        """Add an event of type `kind` to the task."""
         self._tell(task_events.event(kind, message, self._around.clock.now_ns(), message=message))
 
     def _tell(self, told: TaskEvent, *, quiet: bool = False) -> None:

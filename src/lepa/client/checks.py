@@ -1,0 +1,196 @@
+"""Runs health checks of services on this node.
+
+Each check is one task that sleeps its interval, asks, and tells the result. Results are kept as the API shows them; a
+change of a service's worst status is reported at once. `check_restart` counts failures in a row after its grace.
+"""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+
+import aiohttp
+
+from lepa.client.instances import Check, Instance, worst
+from lepa.kit.durations import SECOND
+from lepa.kit.sources import Clock, Random
+from lepa.kit.tasks import Tasks
+from lepa.model.errors import LepaError
+from lepa.model.service import CheckQueryResult
+
+log = logging.getLogger(__name__)
+
+OUTPUT_MAX = 4096
+SETTLE_S = 0.05
+BODY_MAX = 64 * 1024
+
+Script = Callable[[Check], Awaitable[tuple[int, bytes]]]
+"""Runs a script check inside its task: exit code and output."""
+
+
+class Verdict:
+    """What one round of a check found. status: "passing", "warning" or "critical"."""
+
+    __slots__ = ("code", "output", "status")
+
+    def __init__(self, status: str, output: str, code: int = 0) -> None:
+        self.status = status
+        self.output = output[:OUTPUT_MAX]
+        self.code = code
+
+
+class Checks:
+    """Checks of one allocation. report(service id, status) is called when a service's worst status changes.
+
+    restart(task, reason) is called when `check_restart` says so.
+    """
+
+    def __init__(
+        self,
+        http: aiohttp.ClientSession,
+        clock: Clock,
+        random: Random,
+        report: Callable[[str, str], None],
+        restart: Callable[[str, str], None],
+        script: Script,
+    ) -> None:
+        self._http = http
+        self._clock = clock
+        self._random = random
+        self._report = report
+        self._restart = restart
+        self._script = script
+        self._tasks = Tasks("client.checks")
+        self._following: dict[str, list[asyncio.Task[None]]] = {}
+        self._statuses: dict[str, dict[str, str]] = {}
+        self.results: dict[str, CheckQueryResult] = {}
+
+    def follow(self, instance: Instance) -> None:
+        """Begin the checks of an instance."""
+        service_id = instance.registration.id
+        if service_id in self._following or not instance.checks:
+            return
+        self._statuses[service_id] = {check.id: check.spec.initial_status or "critical" for check in instance.checks}
+        self._following[service_id] = [
+            self._tasks.start(f"check.{check.id}", self._run(check)) for check in instance.checks
+        ]
+
+    def leave(self, service_id: str) -> None:
+        """End the checks of an instance."""
+        for task in self._following.pop(service_id, []):
+            task.cancel()
+        for check_id in self._statuses.pop(service_id, {}):
+            self.results.pop(check_id, None)
+
+    def all_passing(self) -> list[bool]:
+        """For every check, whether it passes."""
+        return [status == "passing" for statuses in self._statuses.values() for status in statuses.values()]
+
+    async def close(self) -> None:
+        """End all checks."""
+        await self._tasks.close()
+
+    async def _run(self, check: Check) -> None:
+        spec, failures = check.spec, 0
+        started = self._clock.now()
+        self._record(check, Verdict(spec.initial_status or "critical", "no result yet"), pending=True)
+        await self._clock.sleep(self._random.uniform(0.0, SETTLE_S))
+        while True:
+            verdict = await self._ask(check)
+            self._take(check, verdict)
+            failures = self._count_failures(check, verdict, failures, started)
+            if failures < 0:
+                failures, started = 0, self._clock.now()
+            await self._clock.sleep(max(spec.interval / SECOND, 0.1))
+
+    def _count_failures(self, check: Check, verdict: Verdict, failures: int, started: float) -> int:
+        """Failures in a row; -1 after asking for a restart."""
+        rule = check.spec.check_restart
+        if rule is None or rule.limit <= 0 or self._clock.now() - started < rule.grace / SECOND:
+            return 0
+        bad = verdict.status == "critical" or (verdict.status == "warning" and not rule.ignore_warnings)
+        if not bad:
+            return 0
+        if failures + 1 < rule.limit:
+            return failures + 1
+        self._restart(check.task, f'check "{check.spec.name}" failed {rule.limit} times in a row')
+        return -1
+
+    async def _ask(self, check: Check) -> Verdict:
+        timeout_s = max(check.spec.timeout / SECOND, 0.1)
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._ask_once(check)
+        except TimeoutError:
+            return Verdict("critical", f"no answer within {timeout_s:g} s")
+        except (OSError, aiohttp.ClientError, LepaError) as error:
+            return Verdict("critical", str(error) or type(error).__name__)
+
+    async def _ask_once(self, check: Check) -> Verdict:
+        kind = check.spec.type
+        if kind == "http":
+            return await self._ask_http(check)
+        if kind in {"tcp", "grpc"}:
+            return await _ask_tcp(check)
+        if kind == "script":
+            code, output = await self._script(check)
+            status = "passing" if code == 0 else "warning" if code == 1 else "critical"
+            return Verdict(status, output.decode(errors="replace"), code)
+        return Verdict("critical", f'this node cannot run checks of type "{kind}"')
+
+    async def _ask_http(self, check: Check) -> Verdict:
+        spec = check.spec
+        secure = ssl.create_default_context() if spec.protocol == "https" else None
+        if secure is not None and spec.tls_skip_verify:
+            secure.check_hostname = False
+            secure.verify_mode = ssl.CERT_NONE
+        path = spec.path if spec.path.startswith("/") else f"/{spec.path}"
+        host = f"[{check.address}]" if ":" in check.address else check.address
+        headers = [(name, value) for name, values in spec.header.items() for value in values]
+        async with self._http.request(
+            spec.method or "GET",
+            f"{spec.protocol or 'http'}://{host}:{check.port}{path}",
+            headers=headers,
+            data=spec.body or None,
+            ssl=secure if secure is not None else True,
+            allow_redirects=True,
+        ) as response:
+            body = (await response.content.read(BODY_MAX)).decode(errors="replace")
+        text = f"nomad: http ok ({response.status})" if response.status < 300 else body
+        status = "passing" if 200 <= response.status < 300 else "warning" if response.status == 429 else "critical"
+        return Verdict(status, text, response.status)
+
+    def _take(self, check: Check, verdict: Verdict) -> None:
+        self._record(check, verdict)
+        statuses = self._statuses.get(check.service_id)
+        if statuses is None or statuses.get(check.id) == verdict.status:
+            return
+        before = worst(statuses.values())
+        statuses[check.id] = verdict.status
+        if (now := worst(statuses.values())) != before:
+            log.info("service status changed service=%s status=%s check=%s", check.service, now, check.spec.name)
+            self._report(check.service_id, now)
+
+    def _record(self, check: Check, verdict: Verdict, *, pending: bool = False) -> None:
+        status = "pending" if pending else "failure" if verdict.status == "critical" else "success"
+        self.results[check.id] = CheckQueryResult(
+            id=check.id,
+            mode="healthiness" if check.spec.on_update in {"", "require_healthy"} else "readiness",
+            status=status,
+            status_code=verdict.code,
+            output=verdict.output,
+            timestamp=self._clock.now_ns() // SECOND,
+            group=check.group,
+            task=check.task,
+            service=check.service,
+            check=check.spec.name,
+        )
+
+
+async def _ask_tcp(check: Check) -> Verdict:
+    _, writer = await asyncio.open_connection(check.address, check.port)
+    writer.close()
+    with contextlib.suppress(OSError):
+        await writer.wait_closed()
+    return Verdict("passing", "nomad: tcp ok")

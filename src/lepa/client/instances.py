@@ -1,0 +1,135 @@
+"""Pure: instances of services that an allocation offers: address, port, tags and checks, interpolated.
+
+Address and port come from the port's label and the address mode: `auto` and `host` use the node's address and the host
+port, `alloc` the allocation's own address and the port inside, `driver` what the driver gave the task. Services of both
+providers are registered in the same catalog.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import NamedTuple
+
+from lepa.client import task_env
+from lepa.drivers.protocol import TaskNetwork
+from lepa.model.allocation import Allocation
+from lepa.model.job import Job, TaskGroup
+from lepa.model.node import Node
+from lepa.model.service import Service, ServiceCheck, ServiceRegistration
+from lepa.model.task import Task
+
+NODE_ADDRESS = "unique.network.ip-address"
+
+
+class Check(NamedTuple):
+    """One check with everything resolved. id is stable over restarts of the agent. Times are seconds."""
+
+    id: str
+    service_id: str
+    service: str
+    task: str
+    group: str
+    spec: ServiceCheck
+    address: str
+    port: int
+
+
+class Instance(NamedTuple):
+    """One instance and its checks."""
+
+    registration: ServiceRegistration
+    checks: tuple[Check, ...]
+
+
+class Source(NamedTuple):
+    """What instances are made of. env: variables that texts may name. network: the driver's, for task services."""
+
+    node: Node
+    job: Job
+    group: TaskGroup
+    alloc: Allocation
+    env: Mapping[str, str]
+    network: TaskNetwork | None = None
+
+
+def of_group(source: Source) -> list[Instance]:
+    """Instances of the group's services that belong to no single task."""
+    return [_instance(source, service, "") for service in source.group.services]
+
+
+def of_task(source: Source, task: Task) -> list[Instance]:
+    """Instances of one task's services."""
+    return [_instance(source, service, task.name) for service in task.services]
+
+
+def _instance(source: Source, service: Service, task: str) -> Instance:
+    targets = task_env.node_targets(source.node) | dict(source.env)
+
+    def text(value: str) -> str:
+        return task_env.interpolate(value, targets)
+
+    canary = source.alloc.deployment_status is not None and source.alloc.deployment_status.canary
+    tags = service.canary_tags if canary and service.canary_tags else service.tags
+    address, port = resolve(source, service.port_label, service.address_mode)
+    owner = task or f"group-{source.group.name}"
+    name = text(service.name)
+    registration = ServiceRegistration(
+        id=f"_nomad-task-{source.alloc.id}-{owner}-{name}-{service.port_label}",
+        service_name=name,
+        namespace=source.alloc.namespace,
+        node_id=source.node.id,
+        datacenter=source.node.datacenter,
+        job_id=source.job.id,
+        alloc_id=source.alloc.id,
+        tags=tuple(text(tag) for tag in tags),
+        address=text(service.address) or address,
+        port=port,
+        status="critical" if _starts_critical(service) else "passing",
+        weight=service.weights.passing if service.weights else 1,
+    )
+    checks = tuple(_check(source, service, task, registration, number) for number in range(len(service.checks)))
+    return Instance(registration, checks)
+
+
+def _starts_critical(service: Service) -> bool:
+    """Until its checks have passed once; unless all of them say otherwise."""
+    return any(check.initial_status != "passing" for check in service.checks)
+
+
+def _check(source: Source, service: Service, task: str, registration: ServiceRegistration, number: int) -> Check:
+    spec = service.checks[number]
+    label = spec.port_label or service.port_label
+    mode = spec.address_mode or ("driver" if service.address_mode == "driver" and not spec.port_label else "host")
+    address, port = resolve(source, label, mode)
+    return Check(
+        id=f"{registration.id}-{number}",
+        service_id=registration.id,
+        service=registration.service_name,
+        task=spec.task_name or task or service.task_name,
+        group=source.group.name,
+        spec=spec,
+        address=address,
+        port=port,
+    )
+
+
+def resolve(source: Source, label: str, mode: str) -> tuple[str, int]:
+    """Address and port of a label. A number stands for itself; an empty label has port 0."""
+    own = source.node.attributes.get(NODE_ADDRESS, "")
+    ports = {port.label: port for port in source.alloc.allocated_resources.shared.ports}
+    mapping = ports.get(label)
+    if mode == "driver" and source.network is not None and source.network.ip:
+        inside = source.network.port_map.get(label, mapping.to if mapping and mapping.to > 0 else 0)
+        return source.network.ip, inside or (int(label) if label.isdigit() else 0)
+    status = source.alloc.network_status
+    if mode == "alloc" and status is not None and status.address:
+        if mapping is not None:
+            return status.address, mapping.to if mapping.to > 0 else mapping.value
+        return status.address, int(label) if label.isdigit() else 0
+    if mapping is not None:
+        return mapping.host_ip or own, mapping.value
+    return own, int(label) if label.isdigit() else 0
+
+
+def worst(statuses: Iterable[str]) -> str:
+    """The worst of some check statuses; "passing" for none."""
+    order = ("passing", "warning", "critical")
+    return max(statuses, key=order.index, default="passing")
