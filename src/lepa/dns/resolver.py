@@ -107,12 +107,14 @@ class DnsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 def recursor_address(text: str) -> tuple[str, int]:
     """The IP address and port of one of `recursors`: `10.0.0.2`, `10.0.0.2:5353`, `fd00::2`, `[fd00::2]:5353`."""
     host, port = text, ""
-    if text.startswith("[") or text.count(":") == 1:
-        host, _, port = text.rpartition(":")
-    address = _address(host.strip("[]"))
-    if address is None or not (port or "1").isdecimal() or not 0 < int(port or DNS_PORT) <= 0xFFFF:
+    if text.startswith("["):
+        host, _, port = text[1:].partition("]")
+    elif text.count(":") == 1:
+        host, port = text.split(":")
+    address, number = _address(host), port.removeprefix(":") or str(DNS_PORT)
+    if address is None or not number.isdecimal() or not 0 < int(number) <= 0xFFFF:
         raise invalid(f"dns: recursors must be IP addresses with or without a port, not {text!r}")
-    return str(address), int(port or DNS_PORT)
+    return str(address), int(number)
 
 
 class Verdict(Enum):
