@@ -269,6 +269,15 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
     found = "; ".join(row[0] for row in db.execute("PRAGMA quick_check(3)"))
     if found != "ok":
         raise damaged(path, found)
+    (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
+    if path.stat().st_size % page_bytes and not _log_bytes(path):
+        raise damaged(path, "its last page is not whole")
+
+
+def _log_bytes(path: Path) -> int:
+    """Size of the write-ahead log: 0 after an orderly end, when the file alone has to be whole."""
+    log = Path(f"{path}-wal")
+    return log.stat().st_size if log.exists() else 0
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
