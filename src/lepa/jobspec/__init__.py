@@ -1,6 +1,11 @@
-"""Job files: HCL2 or JSON text -> a plain dict in the API's JSON shape, with diagnostics; and their canonical form."""
+"""Pure: job files: HCL2 or JSON text -> a plain dict in the API's JSON shape, with diagnostics; and their canonical form.
+
+text --hcl, grammar--> body --mapping, expressions--> dict --lepa.model.job_rules--> Job
+text --formatter--> text
+"""
 
 from lepa.jobspec.diagnostics import Diagnostic
+from lepa.jobspec.formatter import Formatted, format_text
 from lepa.jobspec.job_file import Parsed, parse
 
-__all__ = ["Diagnostic", "Parsed", "parse"]
+__all__ = ["Diagnostic", "Formatted", "Parsed", "format_text", "parse"]

@@ -359,14 +359,18 @@ class ExpressionParser(Cursor):
         else:
             key = self.expression()
             if isinstance(key, Traversal) and key.steps and first.kind != "(":
-                detail = (
-                    'Use quotes for a key with dots, or parentheses (...) for an expression: "a.b" = 1, (var.x) = 1.'
-                )
-                raise Refusal(key.start, key.end, "Ambiguous attribute key", detail)
+                key = self._dotted_key(key)
         if not self.skip("=") and not self.skip(":"):
             detail = 'Expected a value for this key, introduced by "=" or ":".'
             refuse(self.peek(), "Missing attribute value", detail)
         return key, self.expression()
+
+    def _dotted_key(self, key: Traversal) -> Expression:
+        """A bare name with dots as a key: itself, as people write it in `env`; it may look like a reference, though."""
+        if key.root in ("var", "local"):
+            detail = "Put parentheses around a reference that is a key, (var.x) = 1, or quotes around a text."
+            raise Refusal(key.start, key.end, "Ambiguous attribute key", detail)
+        return Literal(key.start, key.end, self.text[key.start : key.end])
 
     def _for(self, opening: Token, lines: bool) -> Expression:
         """The rest of a `for` expression; newlines are ignored up to its closing bracket."""
