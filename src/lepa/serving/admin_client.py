@@ -5,7 +5,7 @@ import json
 from typing import Any
 
 from lepa.model.errors import Code, LepaError
-from lepa.serving.addressing import Address
+from lepa.serving.addresses import Address
 
 TIMEOUT_S = 10.0
 
@@ -13,23 +13,29 @@ _CODES: dict[int, Code] = {400: "invalid", 404: "not_found", 409: "conflict"}
 
 
 def call(address: Address, method: str, path: str, body: Any = None, timeout_s: float = TIMEOUT_S) -> Any:
-    """The decoded JSON of a 200 answer, or its text where it is none.
+    """The decoded JSON of a 200 answer, or its text where it is none. Raises as `send` does."""
+    payload = b"" if body is None else json.dumps(body).encode()
+    return _json_or_text(send(address, method, path, payload, timeout_s).decode(errors="replace"))
+
+
+def send(address: Address, method: str, path: str, body: bytes = b"", timeout_s: float = TIMEOUT_S) -> bytes:
+    """The body of a 200 answer.
 
     Raises LepaError: with the frontend's own sentence for a refusal, `timeout` when nobody answers.
     """
     connection = http.client.HTTPConnection(*address, timeout=timeout_s)
     try:
-        payload = None if body is None else json.dumps(body)
-        connection.request(method, path, payload, {"Content-Type": "application/json"})
+        connection.request(method, path, body, {"Content-Type": "application/json"})
         response = connection.getresponse()
-        text = response.read().decode(errors="replace")
+        answer = response.read()
     except (OSError, http.client.HTTPException) as error:
         raise LepaError("timeout", f"{method} {path}: nobody answers at {address}: {error}") from error
     finally:
         connection.close()
     if response.status != 200:
-        raise LepaError(_CODES.get(response.status, "internal"), _sentence(text), status=response.status)
-    return _json_or_text(text)
+        sentence = _sentence(answer.decode(errors="replace"))
+        raise LepaError(_CODES.get(response.status, "internal"), sentence, status=response.status)
+    return answer
 
 
 def _sentence(text: str) -> str:

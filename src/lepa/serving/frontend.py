@@ -15,7 +15,7 @@ import logging
 import signal
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -30,7 +30,8 @@ from msgspec import Struct
 from lepa.kit.sources import Clock, Random, SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError
-from lepa.serving.addressing import Address, parse_address
+from lepa.serving.addresses import Address, parse_address
+from lepa.serving.addressing import Locator, dns_provider
 from lepa.serving.fine_timer import FineTimer
 from lepa.serving.metrics import report
 from lepa.serving.query import Answer, Predictions, ServedApplication
@@ -62,6 +63,9 @@ _STATUS = {
 }
 
 
+ManagementFinder = Callable[[], Awaitable[Address]]
+
+
 class FrontendSettings(Struct, frozen=True):
     """host, port: where predictions are asked. rpc_port: where model containers connect. 0 is any free port.
     cache_bytes: room for predictions already made; 0 caches nothing and joins no equal queries."""
@@ -76,7 +80,9 @@ class QueryFrontend:
     """One query frontend, as an async context manager. `management`: where the registry is, asked before each call;
     None for a frontend that is configured by hand."""
 
-    def __init__(self, settings: FrontendSettings, management: Any, clock: Clock, random: Random) -> None:
+    def __init__(
+        self, settings: FrontendSettings, management: ManagementFinder | None, clock: Clock, random: Random
+    ) -> None:
         self._settings = settings
         self._clock = clock
         self._id = random.uuid()
@@ -390,7 +396,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     settings = FrontendSettings(options.host, options.port, options.rpc_port, options.cache_bytes)
     try:
-        uvloop.run(_serve(settings, parse_address(options.management), options.ready_file))
+        uvloop.run(_serve(settings, management_finder(options.management, options.discovery), options.ready_file))
     except (LepaError, OSError) as error:
         print(f"the query frontend could not start: {error}", file=sys.stderr)
         return 1
@@ -404,16 +410,29 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=defaults.port, help="HTTP port, 0 for a free one")
     parser.add_argument("--rpc-port", type=int, default=defaults.rpc_port, help="port for model containers")
     parser.add_argument("--cache-bytes", type=int, default=defaults.cache_bytes, help="bytes of the prediction cache")
-    parser.add_argument("--management", required=True, help="address of the management frontend, host:port")
+    parser.add_argument("--management", required=True, help="the management frontend: host:port, or service:NAME")
+    parser.add_argument("--discovery", default="", help="where services are found, such as dns://127.0.0.1:8600/consul")
     parser.add_argument("--ready-file", type=Path, help="where to write the ports once everything listens")
     return parser
 
 
-async def _serve(settings: FrontendSettings, management: Address, ready_file: Path | None) -> None:
+def management_finder(text: str, discovery: str) -> ManagementFinder:
+    """How to find the management frontend that `text` names: at host:port, or by a look-up of service:NAME."""
+    if not text.startswith("service:"):
+        return partial(_fixed, parse_address(text))
+    locator = Locator(dns_provider(discovery))
+    return partial(asyncio.to_thread, locator.first, text.removeprefix("service:"))
+
+
+async def _fixed(address: Address) -> Address:
+    return address
+
+
+async def _serve(settings: FrontendSettings, management: ManagementFinder, ready_file: Path | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with QueryFrontend(settings, lambda: management, SystemClock(), SystemRandom()) as frontend:
+    async with QueryFrontend(settings, management, SystemClock(), SystemRandom()) as frontend:
         log.info("query frontend listens port=%d rpc_port=%d", frontend.port, frontend.replicas.port)
         if ready_file:
             write_ready_file(ready_file, {"port": frontend.port, "rpc_port": frontend.replicas.port})

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import contextlib
 import logging
+import re
 import signal
 import sys
 from collections.abc import Awaitable, Callable, Sequence
@@ -23,8 +24,9 @@ from aiohttp import web
 from msgspec import Struct
 
 from lepa.kit.sources import Clock, SystemClock
-from lepa.model.errors import LepaError, invalid
+from lepa.model.errors import LepaError, invalid, not_found
 from lepa.serving import records
+from lepa.serving.model_archive import ARCHIVE_BYTES_MAX
 from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Application, Container, ModelVersion, Registry
 from lepa.serving.registry_follower import REPORT_EVERY_S
@@ -34,8 +36,10 @@ log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 1 << 20
 WAIT_MAX_S = 60.0
+CHUNK_BYTES = 1 << 20
 FRONTENDS_MAX = 1000
-STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "internal": 500}
+STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "unsupported": 501, "internal": 500}
+_FILE_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,127}")
 
 
 class AddApp(Struct):
@@ -98,8 +102,9 @@ class ContainerReport(Struct):
 class ManagementFrontend:
     """One management frontend, as an async context manager."""
 
-    def __init__(self, host: str, port: int, store: RegistryStore, clock: Clock) -> None:
+    def __init__(self, host: str, port: int, store: RegistryStore, archives: Path | None, clock: Clock) -> None:
         self._host = host
+        self._archives = archives
         self.port = port
         self._store = store
         self._clock = clock
@@ -128,6 +133,8 @@ class ManagementFrontend:
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors])
         app.router.add_get("/admin/ping", self._ping)
         app.router.add_get("/admin/registry", self._follow)
+        app.router.add_get("/admin/model_archive/{name}/{version}", self._get_archive)
+        app.router.add_put("/admin/model_archive/{name}/{version}", self._put_archive)
         for path, (shape, handler) in self._posts().items():
             app.router.add_post(f"/admin/{path}", _decoding(shape, handler))
         return app
@@ -190,6 +197,38 @@ class ManagementFrontend:
         oldest = self._clock.now() - 3 * REPORT_EVERY_S
         self._reports = {name: report for name, report in self._reports.items() if report[0] >= oldest}
         return [container for _, containers in self._reports.values() for container in containers]
+
+    # Model archives
+
+    async def _put_archive(self, request: web.Request) -> web.Response:
+        """Keep the archive of a model version, in place of an older one; whole, or not at all."""
+        path = self._archive_path(request)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(".draft")
+        size = 0
+        with draft.open("wb") as file:
+            async for chunk in request.content.iter_chunked(CHUNK_BYTES):
+                size += len(chunk)
+                if size > ARCHIVE_BYTES_MAX:
+                    raise invalid(f"a model archive holds at most {ARCHIVE_BYTES_MAX} bytes")
+                await asyncio.to_thread(file.write, chunk)
+        draft.rename(path)
+        log.info("model archive kept path=%s bytes=%d", path, size)
+        return web.Response(text="Success!", content_type="application/json")
+
+    async def _get_archive(self, request: web.Request) -> web.StreamResponse:
+        path = self._archive_path(request)
+        if not path.is_file():
+            raise not_found(f"no archive of model {request.match_info['name']}:{request.match_info['version']} is here")
+        return web.FileResponse(path)
+
+    def _archive_path(self, request: web.Request) -> Path:
+        if self._archives is None:
+            raise LepaError("unsupported", "this management frontend keeps no model archives: it has no data directory")
+        name, version = request.match_info["name"], request.match_info["version"]
+        if not (_FILE_NAME.fullmatch(name) and _FILE_NAME.fullmatch(version)):
+            raise invalid(f"{name}:{version} cannot name a model archive")
+        return self._archives / name / f"{version}.tar.gz"
 
     # Changes
 
@@ -313,24 +352,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="lepa.serving.management", description="Keep applications and models.")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=1338, help="HTTP port, 0 for a free one")
-    parser.add_argument("--data", type=Path, help="directory that keeps the registry; without it, it is forgotten")
+    parser.add_argument("--data", type=Path, help="where registry and model archives are kept; none: forgotten")
     parser.add_argument("--ready-file", type=Path, help="where to write the port once it listens")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     try:
         store = SqliteRegistryStore(options.data / "registry.sqlite") if options.data else MemoryRegistryStore()
-        uvloop.run(_serve(options.host, options.port, store, options.ready_file))
+        archives = options.data / "models" if options.data else None
+        uvloop.run(_serve(options.host, options.port, store, archives, options.ready_file))
     except (LepaError, OSError) as error:
         print(f"the management frontend could not start: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(host: str, port: int, store: RegistryStore, ready_file: Path | None) -> None:
+async def _serve(host: str, port: int, store: RegistryStore, archives: Path | None, ready_file: Path | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with ManagementFrontend(host, port, store, SystemClock()) as frontend:
+    async with ManagementFrontend(host, port, store, archives, SystemClock()) as frontend:
         log.info("management frontend listens port=%d", frontend.port)
         if ready_file:
             write_ready_file(ready_file, {"port": frontend.port})

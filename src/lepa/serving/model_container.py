@@ -6,8 +6,12 @@
     CLIPPER_MODEL_PATH                          the deployable model's directory (/model)
     CLIPPER_INPUT_TYPE                          one of the five input types (doubles)
     CLIPPER_IP, CLIPPER_PORT                    the query frontend's RPC port (127.0.0.1, 7000)
+    LEPA_DISCOVERY                              where services are found (see `addressing`), for what follows
+    LEPA_RPC_SERVICE                            serve every query frontend of this service, instead of CLIPPER_IP
+    LEPA_MODEL_IMAGE                            fetch this model archive into CLIPPER_MODEL_PATH first
+    LEPA_MANAGEMENT_SERVICE                     from the management frontend of this service
 
-The names are Clipper's. One thread does everything: it waits for a batch, predicts, answers. ZeroMQ's own thread
+The first are Clipper's names. One thread does everything: it waits for a batch, predicts, answers. ZeroMQ's own thread
 keeps connections alive meanwhile, so a long prediction needs no heartbeat. When a frontend has been silent for
 `SILENT_S` its address is looked up again, for it may have moved.
 
@@ -20,8 +24,9 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,8 +36,9 @@ import zmq
 from msgspec import Struct
 
 from lepa.model.errors import LepaError, invalid
-from lepa.serving import model_directory
-from lepa.serving.addressing import Address
+from lepa.serving import admin_client, model_directory
+from lepa.serving.addresses import Address
+from lepa.serving.addressing import Locator, dns_provider
 from lepa.serving.container_rpc import (
     HEARTBEAT_FRAMES,
     Batch,
@@ -43,6 +49,7 @@ from lepa.serving.container_rpc import (
     encode_outputs,
 )
 from lepa.serving.inputs import InputType, input_type
+from lepa.serving.model_archive import parse_image, unpack
 from lepa.serving.model_directory import PredictFunction
 
 log = logging.getLogger(__name__)
@@ -51,6 +58,15 @@ HEARTBEAT_S = 1.0
 """Of silence from us: then a heartbeat is sent."""
 SILENT_S = 5.0
 """Of silence from a frontend: then its address is looked up again."""
+KEEP_EVERY_S = 0.25
+"""Between two looks at heartbeats and at the list of frontends."""
+LOOK_UP_EVERY_S = 1.0
+"""Between two look-ups of the frontends; answers are kept for their TTL."""
+FRONTENDS_MAX = 100
+MESSAGES_PER_TURN = 4
+SEND_QUEUE_MAX = 1000
+FETCH_TIMEOUT_S = 120.0
+FETCH_RETRY_S = 1.0
 PING_MS = 2000
 EXIT_FAILED = 1
 EXIT_PACKAGE_MISSING = 3
@@ -59,13 +75,17 @@ _DTYPES = {"bytes": "int8", "integers": "<i4", "floats": "<f4", "doubles": "<f8"
 
 
 class ContainerSettings(Struct, frozen=True):
-    """See the module's table of variables."""
+    """See the module's table of variables; "" where one is not set."""
 
     model_name: str
     model_version: str
     model_path: Path
     input_type: str
     frontend: Address
+    discovery: str = ""
+    rpc_service: str = ""
+    model_image: str = ""
+    management_service: str = ""
 
 
 def settings_from(environment: Mapping[str, str]) -> ContainerSettings:
@@ -76,12 +96,18 @@ def settings_from(environment: Mapping[str, str]) -> ContainerSettings:
     port = environment.get("CLIPPER_PORT", "7000")
     if not port.isdigit():
         raise invalid(f'CLIPPER_PORT is "{port}": expected a port number')
+    if environment.get("LEPA_RPC_SERVICE") and not environment.get("LEPA_DISCOVERY"):
+        raise invalid("LEPA_RPC_SERVICE is set, but not LEPA_DISCOVERY: where shall the service be looked up?")
     return ContainerSettings(
         model_name=environment["CLIPPER_MODEL_NAME"],
         model_version=environment["CLIPPER_MODEL_VERSION"],
         model_path=Path(environment.get("CLIPPER_MODEL_PATH", "/model")),
         input_type=input_type(environment.get("CLIPPER_INPUT_TYPE", "doubles")).name,
         frontend=Address(environment.get("CLIPPER_IP", "127.0.0.1"), int(port)),
+        discovery=environment.get("LEPA_DISCOVERY", ""),
+        rpc_service=environment.get("LEPA_RPC_SERVICE", ""),
+        model_image=environment.get("LEPA_MODEL_IMAGE", ""),
+        management_service=environment.get("LEPA_MANAGEMENT_SERVICE", ""),
     )
 
 
@@ -123,30 +149,48 @@ def _output(output: Any) -> bytes:
     return output if isinstance(output, bytes) else str(output).encode()
 
 
+def fetch_model(settings: ContainerSettings) -> None:
+    """Fetch the model's archive from the management frontend, which may be on its way up or elsewhere."""
+    image = parse_image(settings.model_image)
+    locator = Locator(dns_provider(settings.discovery))
+    give_up = time.monotonic() + FETCH_TIMEOUT_S
+    while True:
+        try:
+            archive = admin_client.send(locator.first(settings.management_service), "GET", image.path, timeout_s=60.0)
+        except LepaError as error:
+            if time.monotonic() > give_up:
+                raise
+            log.warning("model archive was not fetched image=%s error=%s", image, error)
+            time.sleep(FETCH_RETRY_S)
+            continue
+        unpack(archive, image, settings.model_path)
+        return
+
+
 # The wire
 
 
 class Session:
     """One query frontend: a DEALER that is opened anew when the frontend has been silent for too long."""
 
-    def __init__(self, context: "zmq.Context[Any]", poller: zmq.Poller, locate: Callable[[], Address]) -> None:
+    def __init__(self, context: "zmq.Context[Any]", poller: zmq.Poller, address: Address) -> None:
         self._context = context
         self._poller = poller
-        self._locate = locate
+        self._address = address
         self.socket = self._open()
 
     def _open(self) -> "zmq.Socket[bytes]":
-        address = self._locate()
         socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
         socket.linger = 1000
         socket.setsockopt(zmq.HEARTBEAT_IVL, PING_MS)
-        if ":" in address.host:
+        socket.setsockopt(zmq.SNDHWM, SEND_QUEUE_MAX)
+        if ":" in self._address.host:
             socket.setsockopt(zmq.IPV6, 1)
-        socket.connect(f"tcp://{address}")
+        socket.connect(f"tcp://{self._address}")
         self._poller.register(socket, zmq.POLLIN)
-        self.opened_at = self.heard_at = time.monotonic()
+        self.heard_at = time.monotonic()
         self.said_at = 0.0
-        log.info("connecting to query frontend address=%s", address)
+        log.info("connecting to query frontend address=%s", self._address)
         return socket
 
     def close(self) -> None:
@@ -159,7 +203,7 @@ class Session:
         try:
             self.socket.send_multipart(frames, zmq.DONTWAIT)
         except zmq.Again:
-            log.warning("message was dropped reason=the query frontend takes none")
+            log.warning("message was dropped address=%s reason=the query frontend takes none", self._address)
 
     def receive(self) -> list[bytes] | None:
         """One message, if there is one."""
@@ -170,13 +214,37 @@ class Session:
         self.heard_at = time.monotonic()
         return frames
 
+    def silent(self, now: float) -> bool:
+        return now - self.heard_at > SILENT_S
+
     def keep(self, now: float) -> None:
-        """Heartbeat when it is time; reconnect when nothing is heard."""
-        if now - self.heard_at > SILENT_S:
+        """Heartbeat when it is time; connect anew when nothing is heard."""
+        if self.silent(now):
             self.close()
             self.socket = self._open()
         if now - self.said_at >= HEARTBEAT_S:
             self.send(HEARTBEAT_FRAMES)
+
+
+class FrontendFinder:
+    """Keeps the list of query frontends fresh, in a thread of its own: a look-up may block, batches may not."""
+
+    def __init__(self, settings: ContainerSettings) -> None:
+        self.addresses: tuple[Address, ...] = ()
+        if not settings.rpc_service:
+            self.addresses = (settings.frontend,)
+            return
+        self._locator = Locator(dns_provider(settings.discovery))
+        self._service = settings.rpc_service
+        threading.Thread(target=self._follow, name="find-frontends", daemon=True).start()
+
+    def _follow(self) -> None:
+        while True:
+            try:
+                self.addresses = tuple(self._locator.locate(self._service)[:FRONTENDS_MAX])
+            except LepaError as error:
+                log.warning("query frontends were not found service=%s error=%s", self._service, error)
+            time.sleep(LOOK_UP_EVERY_S)
 
 
 class ModelContainer:
@@ -188,6 +256,8 @@ class ModelContainer:
         self._kind = input_type(settings.input_type)
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._poller = zmq.Poller()
+        self._finder = FrontendFinder(settings)
+        self._sessions: dict[Address, Session] = {}
         self._stopping = False
 
     def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
@@ -195,14 +265,39 @@ class ModelContainer:
         self._stopping = True
 
     def run(self) -> None:
-        session = Session(self._context, self._poller, lambda: self._settings.frontend)
+        """Serve until `stop`."""
+        kept_at = 0.0
         while not self._stopping:
-            session.keep(time.monotonic())
-            if self._poller.poll(int(HEARTBEAT_S * 1000)):
-                while not self._stopping and (frames := session.receive()) is not None:
-                    self._handle(session, frames)
-        session.close()
+            if (now := time.monotonic()) - kept_at >= KEEP_EVERY_S:
+                self._keep_sessions(now)
+                kept_at = now
+            if self._poller.poll(int(KEEP_EVERY_S * 1000)):
+                for session in list(self._sessions.values()):
+                    self._serve(session)
+        for session in self._sessions.values():
+            session.close()
         self._context.term()
+
+    def _keep_sessions(self, now: float) -> None:
+        """Join new frontends; leave those that are no longer named and are silent; keep the others."""
+        named = self._finder.addresses
+        for address in named:
+            if address not in self._sessions:
+                self._sessions[address] = Session(self._context, self._poller, address)
+        for address, session in list(self._sessions.items()):
+            if address not in named and session.silent(now):
+                session.close()
+                del self._sessions[address]
+            else:
+                session.keep(now)
+
+    def _serve(self, session: Session) -> None:
+        """Answer what one frontend has sent; a few messages, then it is another one's turn."""
+        for _ in range(MESSAGES_PER_TURN):
+            frames = None if self._stopping else session.receive()
+            if frames is None:
+                return
+            self._handle(session, frames)
 
     def _handle(self, session: Session, frames: list[bytes]) -> None:
         message = decode_from_frontend(frames)
@@ -226,6 +321,8 @@ def main() -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     try:
         settings = settings_from(os.environ)
+        if settings.model_image:
+            fetch_model(settings)
         function = model_directory.load(settings.model_path)
     except ImportError as error:
         print(f"the model cannot be loaded: {error}; install the package in the container", file=sys.stderr)

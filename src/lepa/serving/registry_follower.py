@@ -6,13 +6,14 @@ has, and asks again, with growing pauses.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 
 from lepa.kit.sources import Clock, Random
-from lepa.serving.addressing import Address
+from lepa.model.errors import LepaError
+from lepa.serving.addresses import Address
 from lepa.serving.records import Container, Registry
 
 log = logging.getLogger(__name__)
@@ -65,7 +66,11 @@ class RegistryFollower:
     """Calls `configure` with each registry the management frontend has, as soon as it changes."""
 
     def __init__(
-        self, management: Callable[[], Address], configure: Callable[[Registry], None], clock: Clock, random: Random
+        self,
+        management: Callable[[], Awaitable[Address]],
+        configure: Callable[[Registry], None],
+        clock: Clock,
+        random: Random,
     ) -> None:
         self._management = management
         self._configure = configure
@@ -78,9 +83,9 @@ class RegistryFollower:
         while True:
             path = f"/admin/registry?index={revision}&wait={POLL_WAIT_S}"
             try:
-                answer = await call(self._management(), "GET", path, timeout_s=POLL_WAIT_S + CALL_TIMEOUT_S)
+                answer = await call(await self._management(), "GET", path, timeout_s=POLL_WAIT_S + CALL_TIMEOUT_S)
                 registry = _REGISTRY.decode(answer)
-            except (OSError, msgspec.MsgspecError) as error:
+            except (OSError, LepaError, msgspec.MsgspecError) as error:
                 log.warning("registry was not read error=%s retry_s=%.1f", error, pause_s)
                 await self._clock.sleep(pause_s * self._random.uniform(0.5, 1.0))
                 pause_s = min(2 * pause_s, RETRY_MAX_S)
@@ -94,6 +99,6 @@ class RegistryFollower:
         """Tell the management frontend which containers this frontend has; a failure is only logged."""
         body = {"frontend": frontend, "containers": containers}
         try:
-            await call(self._management(), "POST", "/admin/report_containers", body)
-        except OSError as error:
+            await call(await self._management(), "POST", "/admin/report_containers", body)
+        except (OSError, LepaError) as error:
             log.warning("containers were not reported error=%s", error)

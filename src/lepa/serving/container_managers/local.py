@@ -24,7 +24,7 @@ import psutil
 from msgspec import Struct
 
 from lepa.model.errors import LepaError, conflict, not_found
-from lepa.serving.addressing import Address
+from lepa.serving.addresses import Address
 from lepa.serving.container_managers.protocol import DEFAULT_CLUSTER, StartOptions
 from lepa.serving.model_directory import describe
 from lepa.serving.ready_file import read_ready_file

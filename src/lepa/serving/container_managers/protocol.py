@@ -6,7 +6,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from lepa.serving.addressing import Address
+from lepa.serving.addresses import Address
 
 DEFAULT_CLUSTER = "default-cluster"
 

@@ -1,0 +1,280 @@
+"""A serving cluster as jobs of an orchestrator that speaks Nomad's HTTP API: lepa, or HashiCorp Nomad.
+
+Connecting is a work flow: each part's service is looked up; where at least one address answers it is used; else the
+part's job is submitted and looked up again until it is up, or the deadline passes and the error says what the
+orchestrator says about it. So a second process connects to a running cluster, and a part that was lost comes back.
+"""
+
+import http.client
+import json
+import logging
+import socket
+import sys
+import time
+import urllib.parse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lepa.model.errors import Code, LepaError
+from lepa.serving import admin_client, model_archive
+from lepa.serving.addresses import Address, parse_address
+from lepa.serving.addressing import Direct, DnsProvider, LoadBalancer, Locator, NomadServiceProvider
+from lepa.serving.container_managers.job_files import (
+    CLUSTER_META,
+    ClusterPlan,
+    Json,
+    PartResources,
+    management_job,
+    model_job,
+    query_frontend_job,
+)
+from lepa.serving.container_managers.protocol import DEFAULT_CLUSTER, StartOptions
+from lepa.serving.model_archive import ArchiveImage
+from lepa.serving.model_directory import describe
+
+log = logging.getLogger(__name__)
+
+API_TIMEOUT_S = 10.0
+UPLOAD_TIMEOUT_S = 300.0
+UP_TIMEOUT_S = 120.0
+POLL_S = 0.2
+CONNECT_TIMEOUT_S = 1.0
+
+_MODEST = PartResources()
+
+
+class NomadApi:
+    """The few calls that are needed, over the standard library."""
+
+    def __init__(self, address: Address, namespace: str, token: str) -> None:
+        self._address = address
+        self._namespace = namespace
+        self._headers = {"Content-Type": "application/json", **({"X-Nomad-Token": token} if token else {})}
+
+    def call(self, method: str, path: str, body: Any = None, **query: str) -> Any:
+        """The decoded answer. Raises LepaError with the API's own sentence; not_found for 404."""
+        return json.loads(self.read(method, path, body, **query) or b"null")
+
+    def read(self, method: str, path: str, body: Any = None, **query: str) -> bytes:
+        """The answer's bytes."""
+        asked = f"{path}?{urllib.parse.urlencode({'namespace': self._namespace, **query})}"
+        connection = http.client.HTTPConnection(*self._address, timeout=API_TIMEOUT_S)
+        try:
+            connection.request(method, asked, None if body is None else json.dumps(body), self._headers)
+            response = connection.getresponse()
+            answer = response.read()
+        except (OSError, http.client.HTTPException) as error:
+            raise LepaError("timeout", f"{method} {path}: nobody answers at {self._address}: {error}") from error
+        finally:
+            connection.close()
+        if response.status != 200:
+            code: Code = {404: "not_found", 403: "denied", 400: "invalid"}.get(response.status, "internal")  # type: ignore[assignment]
+            raise LepaError(code, f"{method} {path}: {answer.decode(errors='replace').strip()}")
+        return answer
+
+    def submit(self, job: Json) -> None:
+        self.call("PUT", "/v1/jobs", {"Job": job})
+
+    def job(self, job_id: str) -> Json | None:
+        """A job that is not stopped, or None."""
+        try:
+            job: Json = self.call("GET", f"/v1/job/{urllib.parse.quote(job_id)}")
+        except LepaError as error:
+            if error.code != "not_found":
+                raise
+            return None
+        return None if job.get("Stop") else job
+
+    def job_ids(self, prefix: str) -> list[str]:
+        return [stub["ID"] for stub in self.call("GET", "/v1/jobs", prefix=prefix) or ()]
+
+    def stop(self, job_id: str) -> None:
+        self.call("DELETE", f"/v1/job/{urllib.parse.quote(job_id)}", purge="true")
+
+    def allocations(self, job_id: str) -> list[Json]:
+        return self.call("GET", f"/v1/job/{urllib.parse.quote(job_id)}/allocations") or []
+
+    def log(self, allocation: str, task: str, kind: str) -> bytes:
+        query = {"task": task, "type": kind, "plain": "true", "origin": "start"}
+        return self.read("GET", f"/v1/client/fs/logs/{allocation}", **query)
+
+
+class JobsContainerManager:
+    """See the module.
+
+    api: the orchestrator's HTTP address. dns: who is asked for services (default: the same API); discovery: the URL by
+    which the tasks themselves ask (default: the same API, as the nodes reach it). load_balancer: where models and
+    callers go instead of the frontends' own addresses. python: the interpreter on the nodes that has lepa installed.
+    query_frontend, management, model: resources and static ports of each part; models: of single models, by name.
+    """
+
+    def __init__(
+        self,
+        api: str = "127.0.0.1:4646",
+        cluster_name: str = DEFAULT_CLUSTER,
+        *,
+        dns: DnsProvider | None = None,
+        discovery: str = "",
+        load_balancer: LoadBalancer | None = None,
+        datacenters: Sequence[str] = ("*",),
+        namespace: str = "default",
+        token: str = "",
+        driver: str = "raw_exec",
+        python: str = sys.executable,
+        management: PartResources = _MODEST,
+        query_frontend: PartResources = _MODEST,
+        model: PartResources = _MODEST,
+        models: Mapping[str, PartResources] | None = None,
+        up_timeout_s: float = UP_TIMEOUT_S,
+    ) -> None:
+        self.cluster_name = cluster_name
+        address = parse_address(api)
+        self._api = NomadApi(address, namespace, token)
+        self._locator = Locator(dns or NomadServiceProvider(address, namespace, token))
+        self._balancer = load_balancer or Direct()
+        self._up_timeout_s = up_timeout_s
+        self.plan = ClusterPlan(
+            cluster_name=cluster_name,
+            python=python,
+            discovery=discovery or f"nomad://{address}",
+            datacenters=tuple(datacenters),
+            namespace=namespace,
+            driver=driver,
+            management=management,
+            query_frontend=query_frontend,
+            model=model,
+            models=models or {},
+        )
+
+    # The cluster
+
+    def start_clipper(self, options: StartOptions) -> None:
+        plan, balancer = self.plan, self._balancer
+        self._ensure(plan.management_service, management_job(plan))
+        query = query_frontend_job(plan, options, balancer.tags("http"), balancer.tags("rpc"))
+        self._ensure(plan.query_service, query)
+
+    def connect(self) -> None:
+        self.start_clipper(StartOptions())
+
+    def _ensure(self, service: str, job: Json) -> None:
+        """Use the service where it answers; else submit its job and wait."""
+        if self._answering(service):
+            log.info("service found name=%s", service)
+            return
+        self._api.submit(job)
+        log.info("job submitted id=%s", job["ID"])
+        give_up = time.monotonic() + self._up_timeout_s
+        while not self._answering(service):
+            if time.monotonic() > give_up:
+                raise LepaError(
+                    "timeout",
+                    f"job {job['ID']} was submitted, but nobody answered as {service} within "
+                    f"{self._up_timeout_s:.0f} s: {self._state(job['ID'])}",
+                )
+            time.sleep(POLL_S)
+
+    def _answering(self, service: str) -> Address | None:
+        """The first address of a service that takes connections."""
+        self._locator.forget(service)
+        for address in self._locator.locate(service):
+            try:
+                socket.create_connection(address, CONNECT_TIMEOUT_S).close()
+            except OSError:
+                continue
+            return address
+        return None
+
+    def _state(self, job_id: str) -> str:
+        """What the orchestrator says about a job's allocations."""
+        allocations = self._api.allocations(job_id)
+        if not allocations:
+            return "it has no allocation; no node may have what it asks for"
+        newest = max(allocations, key=lambda allocation: int(allocation.get("CreateIndex", 0)))
+        events = [
+            event.get("DisplayMessage", "")
+            for state in (newest.get("TaskStates") or {}).values()
+            for event in state.get("Events") or ()
+        ]
+        return f"allocation {newest['ID']} is {newest.get('ClientStatus')}: {'; '.join(events[-3:]) or 'no events'}"
+
+    def get_admin_addr(self) -> Address:
+        return self._locator.first(self.plan.management_service)
+
+    def get_query_addr(self) -> Address:
+        return self._balancer.http() or self._locator.first(self.plan.query_service)
+
+    def get_metric_addr(self) -> Address:
+        return self._locator.first(self.plan.query_service)
+
+    # Models
+
+    def publish_model(self, name: str, version: str, directory: Path) -> str:
+        describe(directory)
+        archive = model_archive.pack(directory)
+        image = ArchiveImage(name, version, model_archive.digest(archive))
+        admin_client.send(self.get_admin_addr(), "PUT", image.path, archive, UPLOAD_TIMEOUT_S)
+        return str(image)
+
+    def deploy_model(self, name: str, version: str, input_type: str, image: str, num_replicas: int = 1) -> None:
+        self._api.submit(model_job(self.plan, name, version, input_type, image, num_replicas, self._rpc()))
+
+    def _rpc(self) -> dict[str, str]:
+        """The variables that lead a model container to the query frontends: a balancer, or their service."""
+        if address := self._balancer.rpc():
+            return {"CLIPPER_IP": address.host, "CLIPPER_PORT": str(address.port)}
+        return {"LEPA_RPC_SERVICE": self.plan.rpc_service}
+
+    def get_num_replicas(self, name: str, version: str) -> int:
+        job = self._api.job(self.plan.model_job(name, version))
+        return sum(group["Count"] for group in job["TaskGroups"]) if job else 0
+
+    def set_num_replicas(self, name: str, version: str, input_type: str, image: str, num_replicas: int) -> None:
+        self.deploy_model(name, version, input_type, image, num_replicas)
+
+    def stop_models(self, models: Mapping[str, Sequence[str]]) -> None:
+        for name, versions in models.items():
+            for version in versions:
+                self._api.stop(self.plan.model_job(name, version))
+
+    def stop_all_model_containers(self) -> None:
+        self._stop(self.plan.model_prefix)
+
+    def stop_all(self, graceful: bool = True) -> None:
+        """Models first, so that none asks for a frontend that is gone; not graceful: all at once."""
+        if graceful:
+            self._stop(self.plan.model_prefix)
+        self._stop(self.plan.prefix)
+
+    def _stop(self, prefix: str) -> None:
+        for job_id in self._job_ids(prefix):
+            self._api.stop(job_id)
+
+    def _job_ids(self, prefix: str) -> list[str]:
+        """The cluster's own jobs among those whose id has the prefix."""
+        found = [(job_id, self._api.job(job_id)) for job_id in self._api.job_ids(prefix)]
+        return [i for i, job in found if job and (job.get("Meta") or {}).get(CLUSTER_META) == self.cluster_name]
+
+    def get_logs(self, logging_dir: Path) -> list[Path]:
+        logging_dir.mkdir(parents=True, exist_ok=True)
+        files = []
+        for job_id in self._job_ids(self.plan.prefix):
+            for allocation in self._api.allocations(job_id):
+                files += self._save_logs(logging_dir, job_id, allocation)
+        return files
+
+    def _save_logs(self, directory: Path, job_id: str, allocation: Json) -> list[Path]:
+        """The logs of one allocation; those that its node no longer has are left out."""
+        files = []
+        for task in allocation.get("TaskStates") or {}:
+            for kind in ("stdout", "stderr"):
+                try:
+                    text = self._api.log(allocation["ID"], task, kind)
+                except LepaError as error:
+                    log.warning("log was not read allocation=%s error=%s", allocation["ID"], error)
+                    continue
+                path = directory / f"{job_id}-{allocation['ID'][:8]}-{task}.{kind}.log"
+                path.write_bytes(text)
+                files.append(path)
+        return files
