@@ -90,9 +90,9 @@ def _job_update(given: Block, job_type: str) -> Block:
     """What groups inherit: only what the user wrote, not the shortened form that a stored job shows."""
     if given.get("HealthCheck") == "":
         given = _only(given, "Stagger", "MaxParallel") if given.get("Stagger") else {}
-    if job_type in UPDATED_TYPES:
+    if given or job_type in UPDATED_TYPES:
         return {"Stagger": 30 * SECOND, "MaxParallel": 1, **given}
-    return given
+    return {}
 
 
 def _fill_group(group: Block, job: Block, inherited: Block) -> Block:
