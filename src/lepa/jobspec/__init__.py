@@ -1,4 +1,4 @@
-"""Pure: job files: HCL2 or JSON text -> a plain dict in the API's JSON shape, with diagnostics; and their canonical form.
+"""Pure: job files: text -> a plain dict in the API's JSON shape, with diagnostics; and their canonical form.
 
 text --hcl, grammar--> body --mapping, expressions--> dict --lepa.model.job_rules--> Job
 text --formatter--> text

@@ -1,9 +1,9 @@
 """Pure: the canonical form of HCL text, as `lepa fmt` writes it.
 
 Lines stay lines; what changes is the white space in them. Two spaces for each level, where brackets that were opened on
-one line count as one level; one space around `=` and operators; the `=` of neighbouring lines that hold a whole argument
-stand under each other, and so do the comments behind neighbouring lines. Texts, heredocs and comments keep every
-character. A text with a syntax error is given back as it is, with the diagnostics.
+one line count as one level; one space around `=` and operators; the `=` of neighbouring lines that hold a whole
+argument stand under each other, and so do the comments behind neighbouring lines. Texts, heredocs and comments keep
+every character. A text with a syntax error is given back as it is, with the diagnostics.
 """
 
 from __future__ import annotations

@@ -5,9 +5,10 @@ caller (`hcl` for an attribute) reports it and goes on behind it. The depth of e
 no text can exhaust the stack.
 """
 
+from decimal import Decimal
 from typing import NoReturn
 
-from lepa.jobspec import templates
+from lepa.jobspec import templates, values
 from lepa.jobspec.diagnostics import Refusal
 from lepa.jobspec.syntax import (
     Access,
@@ -41,8 +42,6 @@ from lepa.jobspec.tokens import (
     UNCLOSED_QUOTED,
     Token,
 )
-
-NUMBER_DIGITS_MAX = 500
 
 _PRECEDENCE = {
     "||": 1,
@@ -495,11 +494,11 @@ def _constant_key(step: Step) -> str | int | None:
 
 def _number(token: Token) -> int | float:
     text = token.text
-    if text.isdigit():
-        if len(text) > NUMBER_DIGITS_MAX:
-            raise Refusal(token.start, token.end, "Number too large", f"More than {NUMBER_DIGITS_MAX} digits.")
+    if text.isdigit() and len(text) < 19:
         return int(text)
-    value = float(text)
-    if value in (float("inf"), float("-inf")):
-        raise Refusal(token.start, token.end, "Number too large", f"{text} is out of range.")
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+    if text.count(".") > 1:
+        raise Refusal(token.start, token.end, "Invalid number literal", f"{text} is not a number.")
+    try:
+        return values.number(Decimal(text))
+    except (values.Conversion, ArithmeticError):
+        raise Refusal(token.start, token.end, "Number too large", f"{text} is out of range.") from None

@@ -32,9 +32,9 @@ _TOKEN = re.compile(
     r"""[ \t]*+(?:
     (?P<newline>\r?\n)
   | (?P<identifier>[^\W\d][\w-]*)
-  | (?P<quoted>"(?:[^"\\$%\n]++|\\[^\n]|\$\$\{|%%\{|[$%](?!\{))*+")
+  | (?P<quoted>"(?:[^"\\$%\r\n]++|\\[^\r\n]|\$\$\{|%%\{|[$%](?!\{))*+")
   | (?P<open_quote>")
-  | (?P<number>[0-9]+(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?)
+  | (?P<number>[0-9]+(?:\.[0-9]+)*(?:[eE][-+]?[0-9]+)?)
   | (?P<comment>\#[^\n]*|//[^\n]*|/\*(?s:.*?)\*/)
   | (?P<open_comment>/\*)
   | (?P<open_heredoc><<-?(?P<marker>[^\W\d][\w-]*)\r?\n)
@@ -43,7 +43,7 @@ _TOKEN = re.compile(
   )""",
     re.VERBOSE,
 )
-_QUOTED_STOP = re.compile(r'"|\n|\\.|\$\$\{|%%\{|[$%]\{')
+_QUOTED_STOP = re.compile(r'"|[\r\n]|\\[^\r\n]|\$\$\{|%%\{|[$%]\{')
 _HEREDOC_STOP = re.compile(r"\$\$\{|%%\{|[$%]\{")
 
 
@@ -124,7 +124,7 @@ def _quoted_end(text: str, position: int, end: int, depth: int) -> int:
         position = stop.end()
         if stop[0] == '"':
             return position
-        if stop[0] == "\n":
+        if stop[0] in "\r\n":
             return -1
         if stop[0] in ("${", "%{"):
             position = _sequence_end(text, position, end, depth)
