@@ -127,6 +127,11 @@ class AllocRunner:
 
     # What is known
 
+    @property
+    def job(self) -> Job:
+        """The job as this allocation runs it."""
+        return self._job
+
     def states(self) -> dict[str, TaskState]:
         """States of all tasks."""
         return {name: runner.state for name, runner in self.runners.items()}

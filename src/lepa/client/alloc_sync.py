@@ -20,9 +20,12 @@ class Change(NamedTuple):
     update: tuple[Allocation, ...]
 
 
-def compare(wanted: Mapping[str, int], have: Mapping[str, int]) -> Orders:
-    """wanted, have: alloc_modify_index by id, of the servers and of this node."""
-    fetch = tuple(sorted(alloc_id for alloc_id, index in wanted.items() if index > have.get(alloc_id, -1)))
+def compare(wanted: Mapping[str, int], have: Mapping[str, int], since: int) -> Orders:
+    """wanted, have: alloc_modify_index by id, of the servers and of this node. since: the index of the last comparison.
+
+    An allocation that this node does not have and that has not changed since then ended long ago, and is left alone.
+    """
+    fetch = tuple(sorted(alloc_id for alloc_id, index in wanted.items() if index > have.get(alloc_id, since)))
     forget = tuple(sorted(alloc_id for alloc_id in have if alloc_id not in wanted))
     return Orders(fetch, forget)
 

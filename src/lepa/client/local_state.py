@@ -52,13 +52,14 @@ class _Write(NamedTuple):
 
 
 class LocalState:
-    """The file. Reading happens once, at the start."""
+    """The file. Reading happens at the start only; facts are kept in memory."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._queue: queue.Queue[_Write | None] = queue.Queue(QUEUE_MAX)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = self._open()
+        self._facts = {name: value.decode() for name, value in self._db.execute("select name, value from facts")}
         self._thread = threading.Thread(target=self._run, name="client-state", daemon=True)
         self._thread.start()
 
@@ -78,7 +79,7 @@ class LocalState:
 
     def facts(self) -> dict[str, str]:
         """Small facts by name, such as the node's id and secret."""
-        return {name: value.decode() for name, value in self._db.execute("select name, value from facts")}
+        return dict(self._facts)
 
     def load(self) -> list[Remembered]:
         """All allocations with their tasks' records."""
@@ -90,8 +91,15 @@ class LocalState:
 
     async def save_facts(self, facts: dict[str, str]) -> None:
         """Remember small facts."""
+        self._facts |= facts
         for name, value in facts.items():
             await self._save("insert or replace into facts values (?, ?)", name, value.encode())
+
+    async def drop_facts(self, names: Iterable[str]) -> None:
+        """Forget small facts."""
+        for name in names:
+            self._facts.pop(name, None)
+            await self._save("delete from facts where name = ?", name)
 
     async def save_allocation(self, alloc: Allocation) -> None:
         """Remember an allocation, with its job."""

@@ -1,0 +1,1 @@
+"""What this node is and has: one function a subject, one table of them."""

@@ -1,0 +1,64 @@
+"""The table of fingerprinters, and what they find together. A new one is one function and one row."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+
+from lepa.client.fingerprint import cloud, host
+from lepa.client.fingerprint.facts import Facts, HostFacts, merge
+from lepa.client.settings import ClientSettings
+from lepa.drivers.protocol import Driver
+from lepa.kit.durations import rfc3339
+from lepa.kit.sources import Clock
+from lepa.model.errors import LepaError
+from lepa.model.node import DriverInfo
+
+log = logging.getLogger(__name__)
+
+DRIVER_S = 10.0
+
+FINGERPRINTERS: Mapping[str, Callable[[ClientSettings], Facts]] = {
+    "cpu": host.cpu,
+    "memory": host.memory,
+    "storage": host.storage,
+    "kernel": host.kernel,
+    "network": host.network,
+    "lepa": host.lepa,
+    "cloud": lambda settings: cloud.aws(settings.cloud_metadata_url) if settings.cloud_metadata_url else Facts(),
+}
+
+
+class Fingerprint:
+    """Looks at this host and its drivers."""
+
+    def __init__(self, settings: ClientSettings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+
+    async def host(self) -> HostFacts:
+        """Everything about the host. A fingerprinter that fails is logged and left out."""
+        found = await asyncio.gather(*(asyncio.to_thread(self._one, name) for name in FINGERPRINTERS))
+        facts = merge([*found])
+        resources = await asyncio.to_thread(host.resources, self._settings)
+        return HostFacts(facts.attributes, facts.links, resources, host.CGROUP)
+
+    def _one(self, name: str) -> Facts:
+        try:
+            return FINGERPRINTERS[name](self._settings)
+        except (OSError, ValueError, LepaError) as error:
+            log.warning("fingerprint failed name=%s error=%s", name, error)
+            return Facts()
+
+    async def drivers(self, drivers: Mapping[str, Driver]) -> dict[str, DriverInfo]:
+        """What each driver says of itself; one that does not answer in time is unhealthy."""
+        found = await asyncio.gather(*(self._driver(driver) for driver in drivers.values()))
+        return dict(zip(drivers, found, strict=True))
+
+    async def _driver(self, driver: Driver) -> DriverInfo:
+        try:
+            return await asyncio.wait_for(driver.fingerprint(), DRIVER_S)
+        except TimeoutError:
+            text = f"no answer within {DRIVER_S:g} s"
+        except LepaError as error:
+            text = error.message
+        return DriverInfo(health_description=text, update_time=rfc3339(self._clock.now_ns()))

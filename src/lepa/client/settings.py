@@ -1,0 +1,58 @@
+"""Settings of a node. Sizes are MiB, CPU is MHz, times are seconds."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lepa.model.node import ClientHostNetworkConfig, ClientHostVolumeConfig
+
+
+class ReservedSettings(msgspec.Struct, frozen=True):
+    """Kept from jobs. ports: such as "22,80,8500-8600"."""
+
+    cpu: int = 0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    cores: tuple[int, ...] = ()
+    ports: str = ""
+
+
+class ClientSettings(msgspec.Struct, frozen=True):
+    """How this node works.
+
+    directory: state, and `alloc` unless alloc_dir is set. http_address: where its API can be reached, `ip:port`. node_id:
+    only for tests of identity; otherwise it is made once and kept. cpu_mhz, memory_mb, disk_mb: 0 measures them.
+    network_interface: "" takes the one with the default route. gc_allocs_max: ended allocations kept on disk.
+    exit_with_agent: kill all tasks when the agent stops (development).
+    """
+
+    directory: Path
+    name: str
+    region: str = "global"
+    datacenter: str = "dc1"
+    node_class: str = ""
+    node_pool: str = "default"
+    node_id: str = ""
+    http_address: str = ""
+    alloc_dir: Path | None = None
+    meta: dict[str, str] = {}
+    options: dict[str, str] = {}
+    plugins: dict[str, dict[str, Any]] = {}
+    reserved: ReservedSettings = ReservedSettings()
+    cpu_mhz: int = 0
+    memory_mb: int = 0
+    disk_mb: int = 0
+    network_interface: str = ""
+    network_speed_mbits: int = 0
+    min_dynamic_port: int = 20_000
+    max_dynamic_port: int = 32_000
+    host_volumes: tuple[ClientHostVolumeConfig, ...] = ()
+    host_networks: tuple[ClientHostNetworkConfig, ...] = ()
+    cloud_metadata_url: str = ""
+    max_kill_timeout_s: float = 30.0
+    gc_allocs_max: int = 50
+    gc_interval_s: float = 60.0
+    allocs_max: int = 0
+    exit_with_agent: bool = False
+    version: str = ""
