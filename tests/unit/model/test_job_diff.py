@@ -76,7 +76,7 @@ def test_a_new_job_is_added_with_all_it_says() -> None:
     diff = diff_jobs(None, JOB, True)
     assert (diff.type, diff.id) == ("Added", "web")
     assert ("Added", "Meta[owner]", "", "ann") in _shown(diff.fields)
-    assert {part.name for part in diff.objects} == {"Datacenters"}
+    assert {part.name for part in diff.objects} == {"Datacenters", "Update"}
     group = _group(diff)
     assert (group.type, group.name) == ("Added", "api")
     names = {part.name for part in group.objects}
