@@ -19,6 +19,7 @@ All its caches are bounded by emptying them.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from itertools import chain, repeat
 from typing import Generic, TypeVar
@@ -45,12 +46,20 @@ FINISHED_MAX = 8_192
 """Different queries whose finished answers are kept."""
 ROTATIONS_MAX = 16
 """Orders in which a set is encoded: as many as it has members, so that each is first equally often, up to this."""
-ROTATED_RECORDS_MAX = 4_096
+ROTATED_RECORDS_MAX = 2_048
 """Records in all orders of a set together: large sets get fewer orders (but at least two)."""
 ROUNDS = 16
 """How often the orders of a set are given before new ones are drawn."""
 KEPT_OVERHEAD = 1_024
 """Octets that a kept answer is taken to cost beside its own."""
+TARGETS_MAX = 16_384
+"""Instance addresses whose records are kept."""
+PLACES_MAX = 256
+"""Datacenters whose names are kept in wire form."""
+ADDRESS_SUFFIX_MAX = wire.NAME_SIZE_MAX - 33
+"""Room for the suffix behind the longest hexadecimal label, an IPv6 address."""
+DOMAIN_SIZE_MAX = 128
+"""Longest domain of ours in wire form: leaves room for the names below it."""
 TTL_MAX_S = 0x7FFFFFFF
 UDP_SIZE_LARGEST = 65_467
 """Room for an IPv6 and a UDP header below 65,535."""
@@ -94,7 +103,8 @@ class DnsSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         for name, value in (times | {"soa_expire_s": self.soa_expire_s}).items():
             if not 0 <= value <= TTL_MAX_S:
                 raise invalid(f"dns: {name} must be 0 to {TTL_MAX_S} seconds, not {value}")
-        if not self.domains or any(not _safe_name(domain.strip(".")) for domain in self.domains):
+        wires = [_safe_name(domain.strip(".")) for domain in self.domains]
+        if not wires or any(name is None or len(name) > DOMAIN_SIZE_MAX for name in wires):
             raise invalid(f"dns: domains must be at least one DNS name such as 'consul.', not {list(self.domains)}")
         if self.name_server and not _address(self.name_server):
             raise invalid(f"dns: name_server must be an IP address, not {self.name_server!r}")
@@ -300,14 +310,7 @@ class _Lookup:
             if node is None or name is None:
                 return None
             return name, self._node_records(name, node, ttl, meta=self._settings.node_meta_txt)
-        address = _address(instance.address)
-        if address is None:
-            name = _safe_name(instance.address)
-            return (name, ()) if name else None
-        hexadecimal = address.packed.hex()
-        name = _safe_name(hexadecimal, "addr", instance.datacenter, self._domain_text)
-        name = name or wire.wire_name(f"{hexadecimal}.addr.{self._domain_text}")
-        return name, (wire.address_record(name, ttl, address),)
+        return _address_target(instance.address, instance.datacenter, self._domain_text, ttl)
 
     def _node_records(self, owner: bytes, node: Node, ttl: int, meta: bool) -> tuple[Record, ...]:
         found: list[Record] = []
@@ -371,6 +374,28 @@ class _Lookup:
             self._table.index,
             (settings.soa_refresh_s, settings.soa_retry_s, settings.soa_expire_s),
         )
+
+
+@lru_cache(maxsize=TARGETS_MAX)
+def _address_target(text: str, datacenter: str, domain: str, ttl: int) -> tuple[bytes, tuple[Record, ...]] | None:
+    """The name an SRV record gives for an instance with an address of its own, and the record of that name.
+
+    Kept from one table to the next: of a large set most instances stay.
+    """
+    address = _address(text)
+    if address is None:
+        name = _safe_name(text)
+        return (name, ()) if name else None
+    label = address.packed.hex().encode()
+    name = bytes([len(label)]) + label + _address_suffix(datacenter, domain)
+    return name, (wire.address_record(name, ttl, address),)
+
+
+@lru_cache(maxsize=PLACES_MAX)
+def _address_suffix(datacenter: str, domain: str) -> bytes:
+    """What follows the hexadecimal label; without the datacenter when that is no DNS name."""
+    suffix = _safe_name("addr", datacenter, domain)
+    return suffix if suffix and len(suffix) <= ADDRESS_SUFFIX_MAX else wire.wire_name("addr." + domain)
 
 
 def _service_and_tag(left: list[str]) -> tuple[str, str]:
