@@ -1,0 +1,322 @@
+"""The settings of an agent as one typed tree. Keys are Nomad's, so its configuration files can be used.
+
+Unknown keys are errors that name the nearest known one. Durations are texts such as "30s". Blocks for things that this
+agent does not do (yet) are refused when they ask for something that would silently be missing (access control, TLS,
+several servers), and listed in a warning when leaving them out harms nobody.
+"""
+
+import difflib
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from lepa.agent import config_file
+from lepa.kit.durations import SECOND, parse_duration
+from lepa.model.errors import LepaError, invalid
+from lepa.model.wire import to_builtins
+
+SEVERAL_SERVERS = "servers that replicate their state are not part of this version: use bootstrap_expect = 1"
+
+
+class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A block of settings."""
+
+
+class Ports(Section, frozen=True):
+    """Ports that are listened on. serf is accepted and kept for servers that gossip. 0 picks a free port."""
+
+    http: int = 4646
+    rpc: int = 4647
+    serf: int = 4648
+    dns: int = 8600
+
+
+class Addresses(Section, frozen=True):
+    """Addresses that are listened on; "" takes bind_addr. http may list several, separated by blanks."""
+
+    http: str = ""
+    rpc: str = ""
+    serf: str = ""
+    dns: str = ""
+
+
+class SchedulerDefaults(Section, frozen=True):
+    """The scheduler's configuration while nobody has stored one."""
+
+    scheduler_algorithm: str = "binpack"
+    memory_oversubscription_enabled: bool = False
+    reject_job_registration: bool = False
+    pause_eval_broker: bool = False
+    preemption_config: dict[str, bool] = {}
+
+
+class Server(Section, frozen=True):
+    """The server part. Thresholds say how long ended things are kept."""
+
+    enabled: bool = False
+    bootstrap_expect: int = 0
+    data_dir: str = ""
+    num_schedulers: int = 1
+    enabled_schedulers: list[str] = ["service", "batch", "system", "sysbatch"]
+    heartbeat_grace: str = "10s"
+    min_heartbeat_ttl: str = "10s"
+    max_heartbeats_per_second: float = 50.0
+    failover_heartbeat_ttl: str = "5m"
+    job_gc_interval: str = "5m"
+    job_gc_threshold: str = "4h"
+    eval_gc_threshold: str = "1h"
+    batch_eval_gc_threshold: str = "24h"
+    node_gc_threshold: str = "24h"
+    deployment_gc_threshold: str = "1h"
+    event_buffer_size: int = 100
+    job_default_priority: int = 50
+    job_max_priority: int = 100
+    job_max_count: int = 50_000
+    job_tracked_versions: int = 6
+    default_scheduler_config: SchedulerDefaults = SchedulerDefaults()
+    encrypt: str = ""
+    retry_join: list[str] = []
+    start_join: list[str] = []
+    server_join: dict[str, Any] = {}
+    search: dict[str, Any] = {}
+    raft_protocol: int = 3
+
+
+class Reserved(Section, frozen=True):
+    """Kept from jobs: MHz, MiB, ports such as "22,80,8000-9000"."""
+
+    cpu: int = 0
+    memory: int = 0
+    disk: int = 0
+    cores: str = ""
+    reserved_ports: str = ""
+
+
+class HostVolume(Section, frozen=True):
+    """A directory that jobs may mount."""
+
+    path: str
+    read_only: bool = False
+
+
+class HostNetwork(Section, frozen=True):
+    """A network that ports may bind to."""
+
+    cidr: str = ""
+    interface: str = ""
+    reserved_ports: str = ""
+
+
+class Client(Section, frozen=True):
+    """The client part: this machine as a node."""
+
+    enabled: bool = False
+    servers: list[str] = []
+    server_join: dict[str, Any] = {}
+    node_class: str = ""
+    node_pool: str = "default"
+    meta: dict[str, str] = {}
+    options: dict[str, str] = {}
+    state_dir: str = ""
+    alloc_dir: str = ""
+    network_interface: str = ""
+    network_speed: int = 0
+    cpu_total_compute: int = 0
+    memory_total_mb: int = 0
+    disk_total_mb: int = 0
+    disk_free_mb: int = 0
+    reserved: Reserved = Reserved()
+    min_dynamic_port: int = 20_000
+    max_dynamic_port: int = 32_000
+    max_kill_timeout: str = "30s"
+    gc_interval: str = "1m"
+    gc_max_allocs: int = 50
+    node_max_allocs: int = 0
+    cloud_metadata_url: str = ""
+    host_volume: dict[str, HostVolume] = {}
+    host_network: dict[str, HostNetwork] = {}
+    default_ineligible: bool = False
+    no_host_uuid: bool = True
+    disable_remote_exec: bool = False
+    nomad_service_discovery: bool = True
+    cni_path: str = "/opt/cni/bin"
+    cni_config_dir: str = "/opt/cni/config"
+    chroot_env: dict[str, str] = {}
+    template: dict[str, Any] = {}
+    artifact: dict[str, Any] = {}
+    drain_on_shutdown: dict[str, Any] | None = None
+
+
+class Dns(Section, frozen=True):
+    """Names of services by DNS. recursors: servers for other domains, `ip` or `ip:port`. ttl: of answers."""
+
+    enabled: bool = True
+    domains: list[str] = ["consul.", "lepa."]
+    recursors: list[str] = []
+    ttl: str = "0s"
+
+
+class Plugin(Section, frozen=True):
+    """Settings of one driver."""
+
+    config: dict[str, Any] = {}
+    args: list[str] = []
+
+
+class Telemetry(Section, frozen=True):
+    """Metrics. Where they are not sent anywhere, /v1/metrics shows them."""
+
+    prometheus_metrics: bool = True
+    collection_interval: str = "1s"
+    publish_allocation_metrics: bool = False
+    publish_node_metrics: bool = False
+    disable_hostname: bool = False
+
+
+class Config(Section, frozen=True):
+    """An agent."""
+
+    region: str = "global"
+    datacenter: str = "dc1"
+    name: str = ""
+    data_dir: str = ""
+    bind_addr: str = "0.0.0.0"
+    ports: Ports = Ports()
+    addresses: Addresses = Addresses()
+    advertise: dict[str, str] = {}
+    log_level: str = "INFO"
+    log_json: bool = False
+    log_file: str = ""
+    enable_debug: bool = False
+    leave_on_interrupt: bool = False
+    leave_on_terminate: bool = False
+    http_api_response_headers: dict[str, str] = {}
+    server: Server = Server()
+    client: Client = Client()
+    dns: Dns = Dns()
+    plugin: dict[str, Plugin] = {}
+    telemetry: Telemetry = Telemetry()
+    acl: dict[str, Any] = {}
+    tls: dict[str, Any] = {}
+    consul: dict[str, Any] = {}
+    vault: dict[str, Any] = {}
+    autopilot: dict[str, Any] = {}
+    ui: dict[str, Any] = {}
+    limits: dict[str, Any] = {}
+    rpc: dict[str, Any] = {}
+    plugin_dir: str = ""
+    disable_update_check: bool = True
+    disable_anonymous_signature: bool = True
+    enable_syslog: bool = False
+    syslog_facility: str = "LOCAL0"
+
+
+IGNORED = ("consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "log_file", "plugin_dir")
+"""Settings that are taken and have no effect here."""
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """A configuration, and doubts about it."""
+
+    config: Config
+    warnings: tuple[str, ...] = ()
+
+
+def load(paths: Sequence[Path], overrides: dict[str, Any]) -> Loaded:
+    """The configuration that files and command-line flags give together. Raises LepaError(invalid)."""
+    return build(config_file.merge(config_file.load(paths), overrides))
+
+
+def build(raw: dict[str, Any]) -> Loaded:
+    """The typed tree of merged settings."""
+    try:
+        config = msgspec.convert(raw, Config)
+    except msgspec.ValidationError as error:
+        raise invalid(f"configuration: {_explained(error)}") from error
+    _check(config)
+    warnings = [f'"{key}" has no effect in this version' for key in IGNORED if raw.get(key)]
+    return Loaded(config, tuple(warnings))
+
+
+def _explained(error: msgspec.ValidationError) -> str:
+    """The message, with the nearest known name when a key is unknown."""
+    text = str(error)
+    if "unknown field" not in text:
+        return text
+    unknown = text.split("`")[1]
+    near = difflib.get_close_matches(unknown, set(_known(Config)), n=1)
+    return text + (f'; did you mean "{near[0]}"?' if near else "")
+
+
+def _known(kind: Any) -> Iterator[str]:
+    for field in msgspec.structs.fields(kind):
+        yield field.name
+        if isinstance(field.type, type) and issubclass(field.type, Section):
+            yield from _known(field.type)
+
+
+def _check(config: Config) -> None:
+    if not config.server.enabled and not config.client.enabled:
+        raise invalid(
+            "configuration: neither server nor client is enabled; set `server { enabled = true }`, "
+            "`client { enabled = true }`, or start with -dev"
+        )
+    if not config.data_dir:
+        raise invalid("configuration: data_dir is missing; set it to a directory for the agent's state, or use -dev")
+    if not Path(config.data_dir).is_absolute():
+        raise invalid(f'configuration: data_dir must be an absolute path, not "{config.data_dir}"')
+    if config.server.bootstrap_expect > 1 or config.server.retry_join or config.server.server_join:
+        raise LepaError("unsupported", f"configuration: {SEVERAL_SERVERS}")
+    if config.client.enabled and not config.server.enabled and not config.client.servers:
+        raise invalid('configuration: a client without a server needs `client { servers = ["host:4647"] }`')
+    for block, key in ((config.acl, "enabled"), (config.tls, "http"), (config.tls, "rpc")):
+        if block.get(key):
+            name = "acl" if block is config.acl else "tls"
+            raise LepaError("unsupported", f"configuration: {name} {{ {key} = true }} is not part of this version")
+    if config.server.encrypt:
+        raise LepaError("unsupported", "configuration: encrypt (gossip) is not part of this version")
+    for name, text in _durations(config):
+        seconds(text, name)
+
+
+def _durations(config: Config) -> Iterator[tuple[str, str]]:
+    server, client = config.server, config.client
+    for name in (
+        "heartbeat_grace", "min_heartbeat_ttl", "failover_heartbeat_ttl", "job_gc_interval", "job_gc_threshold",
+        "eval_gc_threshold", "batch_eval_gc_threshold", "node_gc_threshold", "deployment_gc_threshold",
+    ):  # fmt: skip
+        yield f"server.{name}", getattr(server, name)
+    yield "client.max_kill_timeout", client.max_kill_timeout
+    yield "client.gc_interval", client.gc_interval
+    yield "dns.ttl", config.dns.ttl
+
+
+def seconds(text: str, name: str) -> float:
+    """Seconds of a duration text. Raises LepaError(invalid) that names the setting."""
+    try:
+        return parse_duration(text) / SECOND
+    except ValueError as error:
+        raise invalid(f"configuration: {name}: {error}") from error
+
+
+SECRETS = ("encrypt", "token", "secret", "password", "key")
+
+
+def shown(config: Config) -> dict[str, Any]:
+    """The tree as /v1/agent/self shows it: everything that could be a secret replaced."""
+    redacted = _redact(to_builtins(config))
+    assert isinstance(redacted, dict)
+    return redacted
+
+
+def _redact(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {
+            key: "<redacted>"
+            if item and isinstance(item, str) and any(word in key.lower() for word in SECRETS)
+            else _redact(item)
+            for key, item in value.items()
+        }
+    return [_redact(item) for item in value] if isinstance(value, list) else value
