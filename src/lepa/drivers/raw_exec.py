@@ -14,9 +14,16 @@ import msgspec
 
 from lepa.drivers import options
 from lepa.drivers.protocol import Capabilities, DriverError, TaskConfig
-from lepa.drivers.supervised import DEFAULT_PATH, SupervisedDriver, find_user, log_files, own_identity
+from lepa.drivers.supervised import (
+    DEFAULT_PATH,
+    SupervisedDriver,
+    find_user,
+    log_files,
+    own_identity,
+    without_no_change,
+)
 from lepa.drivers.supervisor.client import Supervisor
-from lepa.drivers.supervisor.messages import NO_CHANGE, Command, TaskSpec
+from lepa.drivers.supervisor.messages import Command, TaskSpec
 from lepa.drivers.user_ids import denied
 from lepa.kit.sources import Clock
 from lepa.model.node import DriverInfo
@@ -98,9 +105,8 @@ class RawExec(SupervisedDriver):
         return beside, True
 
     def _command(self, task: TaskConfig, words: tuple[str, ...]) -> Command:
-        identity = find_user(task.user)
-        effective = own_identity() if identity.uid == NO_CHANGE else identity
-        if reason := denied(effective, self._settings.denied_host_uids, self._settings.denied_host_gids):
+        identity = find_user(task.user) if task.user else own_identity()
+        if reason := denied(identity, self._settings.denied_host_uids, self._settings.denied_host_gids):
             raise DriverError(f"user {task.user or 'of the agent'!r} is not allowed to run tasks: {reason}")
         patterns = (*self._settings.denied_envvars, *options.texts(task.config, "denied_envvars"))
         env = {
@@ -113,7 +119,7 @@ class RawExec(SupervisedDriver):
             argv=(program, *words[1:]),
             env=env,
             cwd=options.text(task.config, "work_dir") or task.task_dir or "/",
-            identity=identity,
+            identity=without_no_change(identity),
             oom_score_adj=options.number(task.config, "oom_score_adj"),
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from lepa.drivers.mock import MockDriver
+from lepa.drivers.oci import ExecSettings, OciExec
 from lepa.drivers.protocol import Driver
 from lepa.drivers.raw_exec import RawExec, RawExecSettings
 from lepa.drivers.supervisor.client import Supervisor
@@ -44,8 +45,12 @@ def _raw_exec(host: DriverHost, raw: dict[str, Any]) -> Driver:
     return RawExec(host.supervisor, host.clock, _settings(RawExecSettings, "raw_exec", raw))
 
 
+def _exec(host: DriverHost, raw: dict[str, Any]) -> Driver:
+    return OciExec(host.supervisor, host.clock, _settings(ExecSettings, "exec", raw), host.state_dir)
+
+
 def _mock(host: DriverHost, raw: dict[str, Any]) -> Driver:
     return MockDriver(host.clock)
 
 
-FACTORIES: dict[str, Factory] = {"raw_exec": _raw_exec, "mock_driver": _mock}
+FACTORIES: dict[str, Factory] = {"raw_exec": _raw_exec, "exec": _exec, "mock_driver": _mock}

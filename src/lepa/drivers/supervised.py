@@ -149,17 +149,18 @@ def log_files(path: str, logs: LogConfig) -> LogFiles | None:
 
 def find_user(name: str) -> Identity:
     """A user by name or number, with the groups it is in. Raises DriverError when there is none."""
-    if not name:
-        return Identity()
     try:
         entry = pwd.getpwuid(int(name)) if name.isdigit() else pwd.getpwnam(name)
     except KeyError as error:
         raise DriverError(f"user {name!r} does not exist on this node") from error
-    if entry.pw_uid == os.geteuid():
-        return Identity()
     return Identity(entry.pw_uid, entry.pw_gid, tuple(os.getgrouplist(entry.pw_name, entry.pw_gid)))
 
 
 def own_identity() -> Identity:
     """Whom a task runs as that names no user."""
     return Identity(os.geteuid(), os.getegid(), tuple(os.getgroups()))
+
+
+def without_no_change(identity: Identity) -> Identity:
+    """An identity as a process must take it: one that is ours already is left alone, which needs no privilege."""
+    return Identity() if identity.uid == os.geteuid() else identity

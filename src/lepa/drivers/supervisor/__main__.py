@@ -46,6 +46,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _supervise(directory: str, path: str, listener: socket.socket, lock: int, handover: dict[str, Any]) -> int:
+    os.chdir(directory)
     server = Server(directory, listener)
     signal.signal(signal.SIGTERM, lambda number, frame: server.leave())
     gc.freeze()

@@ -13,11 +13,26 @@ def tracking_root() -> str:
 
     The v2 hierarchy is preferred, because cgroup.kill ends a whole tree at once; then v1's freezer.
     """
-    for kind, mount_point in _cgroup_mounts():
+    for kind, mount_point in hierarchies():
         root = os.path.join(mount_point, PARENT)
         if kind in ("cgroup2", "freezer") and _can_make(root):
             return root
     return ""
+
+
+def hierarchies() -> list[tuple[str, str]]:
+    """("cgroup2" or the v1 controller, mount point) of each mounted hierarchy, v2 first."""
+    found: list[tuple[str, str]] = []
+    with open("/proc/self/mountinfo") as file:
+        for line in file:
+            left, _, right = line.partition(" - ")
+            kind, _, options = right.split()[:3]
+            mount_point = left.split()[4]
+            if kind == "cgroup2":
+                found.insert(0, (kind, mount_point))
+            elif kind == "cgroup":
+                found.extend((option, mount_point) for option in options.split(","))
+    return found
 
 
 def make(directory: str) -> bool:
@@ -77,21 +92,6 @@ def _oom_kills(path: str) -> int:
             if name == "oom_kill":
                 return int(value)
     return 0
-
-
-def _cgroup_mounts() -> list[tuple[str, str]]:
-    """("cgroup2" or the v1 controller, mount point) of each hierarchy, v2 first."""
-    found: list[tuple[str, str]] = []
-    with open("/proc/self/mountinfo") as file:
-        for line in file:
-            left, _, right = line.partition(" - ")
-            kind, _, options = right.split()[:3]
-            mount_point = left.split()[4]
-            if kind == "cgroup2":
-                found.insert(0, (kind, mount_point))
-            elif kind == "cgroup":
-                found.extend((option, mount_point) for option in options.split(","))
-    return found
 
 
 def _can_make(root: str) -> bool:

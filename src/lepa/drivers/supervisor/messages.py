@@ -5,6 +5,9 @@ from typing import Any, NamedTuple
 PROTOCOL = 1
 """Raised when an older supervisor cannot serve a newer agent; the agent then asks it to upgrade."""
 
+CONSOLE = "{console}"
+"""An argument of a command beside a task that stands for a socket on which its launcher hands over a terminal."""
+
 NO_CHANGE = -1
 """A uid or gid that means: as the supervisor."""
 

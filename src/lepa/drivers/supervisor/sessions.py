@@ -5,12 +5,13 @@ import errno
 import fcntl
 import os
 import signal
+import socket
 import struct
 import termios
 from collections.abc import Callable
 from typing import Any
 
-from lepa.drivers.supervisor.messages import Command
+from lepa.drivers.supervisor.messages import CONSOLE, Command
 from lepa.drivers.supervisor.processes import spawn
 from lepa.drivers.supervisor.reactor import READABLE, WRITABLE, Reactor, Timer
 from lepa.drivers.supervisor.reaper import Reaper
@@ -45,6 +46,8 @@ class Session:
         self._outputs: dict[str, int] = {}
         self._paused = False
         self._terminal = False
+        self._size = (0, 0)
+        self._console: Console | None = None
         self._code: int | None = None
         self._error = ""
         self._linger: Timer | None = None
@@ -55,11 +58,15 @@ class Session:
     @property
     def input_waits(self) -> bool:
         """Whether the command has not taken all input yet: more should not be sent now."""
-        return bool(self._unwritten)
+        return bool(self._unwritten) or self._console is not None
 
     def start(self, command: Command, cgroups: tuple[str, ...], ended: Callable[[], None], *, terminal: bool) -> None:
         """Start the command; `ended` is called in any case. Raises OSError; else a failure shows in its exit."""
         self._terminal, self._ended = terminal, ended
+        if CONSOLE in command.argv:
+            console = self._console = Console(self._reactor, self._console_arrived)
+            argv = tuple(console.path if word == CONSOLE else word for word in command.argv)
+            command, terminal = command._replace(argv=argv), False
         child_ends = self._open_terminal() if terminal else self._open_pipes()
         try:
             child = spawn(command, (child_ends[0], child_ends[1], child_ends[2]), cgroups, terminal=terminal)
@@ -72,19 +79,24 @@ class Session:
             os.set_blocking(fd, False)
             self._reactor.watch(fd, READABLE, lambda mask, stream=stream: self._readable(stream))  # type: ignore[misc]
         os.set_blocking(self._stdin, False)
+        if self._console is not None:
+            self._close_stdin()
+            self._close_output("stdout")
         self._reaper.expect(child.pid, self._process_ended)
 
     def write(self, data: bytes, taken: Callable[[], None]) -> None:
         """Send to standard input, b"" ends it; `taken` is called when nothing waits to be written any more."""
-        if self._stdin < 0 or self._end_input:
+        if (self._stdin < 0 and self._console is None) or self._end_input:
             return
         self._taken = taken
         self._unwritten += data or (END_OF_INPUT if self._terminal else b"")
         self._end_input = not data and not self._terminal
-        self._write_on()
+        if self._console is None:
+            self._write_on()
 
     def resize(self, rows: int, columns: int) -> None:
         """Set the terminal's size."""
+        self._size = (rows, columns)
         if self._terminal and self._stdin >= 0:
             fcntl.ioctl(self._stdin, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
@@ -116,6 +128,17 @@ class Session:
         self._stdin = os.dup(ours)
         self._outputs = {"stdout": ours}
         return theirs, theirs, theirs
+
+    def _console_arrived(self, terminal: int) -> None:
+        """The launcher made a terminal inside the container and handed us our side of it."""
+        self._console = None
+        self._stdin, self._outputs["stdout"] = os.dup(terminal), terminal
+        for fd in (terminal, self._stdin):
+            os.set_blocking(fd, False)
+        self._reactor.watch(terminal, 0 if self._paused else READABLE, lambda mask: self._readable("stdout"))
+        if self._size != (0, 0):
+            self.resize(*self._size)
+        self._write_on()
 
     def _open_pipes(self) -> tuple[int, int, int]:
         stdin, self._stdin = os.pipe()
@@ -205,6 +228,51 @@ class Session:
             self._taken()
 
     def _close_streams(self) -> None:
+        if self._console is not None:
+            self._console.close()
+            self._console = None
         for stream in list(self._outputs):
             self._close_output(stream)
         self._close_stdin()
+
+
+class Console:
+    """A socket on which an OCI runtime hands over the terminal of a process it starts (--console-socket).
+
+    Its path goes by way of an open directory, because a whole path may be too long for a socket address.
+    """
+
+    def __init__(self, reactor: Reactor, arrived: Callable[[int], None]) -> None:
+        self._reactor = reactor
+        self._arrived = arrived
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._name = f"console-{self._listener.fileno()}"
+        self._directory = os.open("fifos", os.O_PATH | os.O_DIRECTORY)
+        self._unlink()
+        self._listener.bind(f"/proc/self/fd/{self._directory}/{self._name}")
+        self._listener.listen(1)
+        self.path = f"/proc/{os.getpid()}/fd/{self._directory}/{self._name}"
+        reactor.watch(self._listener.fileno(), READABLE, lambda mask: self._accept())
+
+    def close(self) -> None:
+        """Nobody will hand over anything any more."""
+        if self._directory >= 0:
+            self._reactor.unwatch(self._listener.fileno())
+            self._listener.close()
+            self._unlink()
+            os.close(self._directory)
+            self._directory = -1
+
+    def _unlink(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._name, dir_fd=self._directory)
+
+    def _accept(self) -> None:
+        peer, _ = self._listener.accept()
+        with peer:
+            peer.settimeout(LINGER_S)
+            _, descriptors, _, _ = socket.recv_fds(peer, 4096, 1)
+        self.close()
+        for fd in descriptors:
+            os.set_inheritable(fd, False)
+            self._arrived(fd)
