@@ -2,7 +2,7 @@
 
 The load comes from `dnsperf` in another process (one client socket, 100 questions outstanding); the name has three
 instances, so an answer holds three SRV and three A records. unbound and dnsmasq answer the same records from their own
-configuration in the same run, one after the other. Needs dnsperf, unbound and dnsmasq (Debian: `dnsperf unbound
+configuration in the same run, in turns. Needs dnsperf, unbound and dnsmasq (Debian: `dnsperf unbound
 dnsmasq-base`); where one of the latter is missing, its figure has nothing beside it.
 
 Expected on two cores: `dns.srv` 50,000 or more (40,000 at the least), no less than 0.8 x unbound, several times
@@ -20,11 +20,11 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median, quantiles
 
-from benchmarks.harness import Figure, median_of
+from benchmarks.harness import Figure
 from lepa.catalog.table import Instance, ServiceTable
 from lepa.dns.message import wire_name
 from lepa.dns.resolver import DnsSettings
@@ -42,14 +42,17 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def run() -> list[Figure]:
     """Every figure about DNS."""
-    with tempfile.TemporaryDirectory() as folder:
-        with _lepa() as port:
-            ours = _srv_rate(port)
-            latency_ms = _paced_p99_ms(port)
-        with _lepa("--busy") as port:
-            busy = _srv_rate(port)
-        unbound = _rate_of(_unbound(Path(folder)))
-        dnsmasq = _rate_of(_dnsmasq())
+    with ExitStack() as servers:
+        folder = Path(servers.enter_context(tempfile.TemporaryDirectory()))
+        port = servers.enter_context(_lepa())
+        unbound_port = servers.enter_context(_started(_unbound(folder)))
+        dnsmasq_port = servers.enter_context(_started(_dnsmasq()))
+        ours, unbound, dnsmasq = _srv_rates(port, unbound_port, dnsmasq_port)
+        latency_ms = _paced_p99_ms(port)
+    with _lepa("--busy") as port:
+        (busy,) = _srv_rates(port)
+    assert ours is not None
+    assert busy is not None
     return [
         Figure("dns.srv", ours, "queries/s", unbound, "unbound"),
         Figure("dns.srv_vs_unbound", ours, "queries/s", unbound, "unbound"),
@@ -89,15 +92,17 @@ def _lepa(*arguments: str) -> Iterator[int]:
         process.communicate()
 
 
-def _rate_of(command: list[str] | None) -> float | None:
-    """The rate of a server started by `command`, whose last argument names the port; None when it is missing."""
+@contextmanager
+def _started(command: list[str] | None) -> Iterator[int | None]:
+    """The port of a server started by `command`, whose last argument it is; None when the program is missing."""
     if command is None:
-        return None
+        yield None
+        return
     *command, port = command
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
             _await_answer(int(port))
-            return _srv_rate(int(port))
+            yield int(port)
         finally:
             process.terminate()
 
@@ -161,8 +166,10 @@ def _await_answer(port: int) -> None:
     raise RuntimeError(f"nothing answered on port {port} within 10 s")
 
 
-def _srv_rate(port: int) -> float:
-    return median_of(RUNS, lambda: _dnsperf(port))
+def _srv_rates(*ports: int | None) -> list[float | None]:
+    """The median rate of each server. They take turns, so that other load on the machine meets all of them."""
+    rounds = [[None if port is None else _dnsperf(port) for port in ports] for _ in range(RUNS)]
+    return [None if None in rates else median(rates) for rates in zip(*rounds, strict=True)]
 
 
 def _dnsperf(port: int, *options: str) -> float:
