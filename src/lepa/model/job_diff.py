@@ -79,7 +79,7 @@ class JobDiff(Wire, frozen=True):
 
 
 _NOT_SHOWN: Mapping[type, frozenset[str]] = {
-    Job: frozenset({"id", "task_groups", *SERVER_FIELDS}),
+    Job: frozenset({"id", "task_groups", "payload", *SERVER_FIELDS}),
     TaskGroup: frozenset({"name", "tasks"}),
     Task: frozenset({"name"}),
     ScalingPolicy: frozenset({"id", "namespace", "create_index", "modify_index"}),

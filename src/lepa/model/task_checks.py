@@ -85,8 +85,6 @@ def resource_problems(resources: Resources) -> Iterator[str]:
             f"MemoryMaxMB value ({resources.memory_max_mb}) should be larger than "
             f"MemoryMB value ({resources.memory_mb})"
         )
-    if resources.disk_mb > 0:
-        yield "Task can't ask for disk resources, they have to be specified at the task group level."
     if not 0 <= resources.secrets_mb <= max(resources.memory_mb, 0):
         yield f"SecretsMB value ({resources.secrets_mb}) must be between 0 and MemoryMB ({resources.memory_mb})"
     for number, device in enumerate(resources.devices, 1):
@@ -253,6 +251,8 @@ def _escapes(folder: str, path: str) -> bool:
 
 def task_warnings(task: Task, memory_oversubscription: bool) -> Iterator[str]:
     """What still works but should be written otherwise."""
+    if task.resources.disk_mb:
+        yield "Task can't ask for disk resources, they have to be specified at the task group level."
     if task.resources.networks:
         yield "task network resources have been deprecated in favor of the group network block"
     if task.resources.iops:

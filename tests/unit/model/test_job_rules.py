@@ -357,7 +357,6 @@ def test_a_broken_group_is_refused(group: dict[str, Any], message: str) -> None:
         ({"KillTimeout": -1}, "KillTimeout must be a positive value"),
         ({"Resources": {"CPU": 100, "Cores": 1}}, "Task can only ask for 'cpu' or 'cores' resource, not both."),
         ({"Resources": {"CPU": 0}}, "minimum CPU value is 1; got 0"),
-        ({"Resources": {"DiskMB": 5}}, "Task can't ask for disk resources"),
         ({"Resources": {"MemoryMaxMB": 5}}, "MemoryMaxMB value (5) should be larger than MemoryMB value (300)"),
         ({"Lifecycle": {"Hook": "before"}}, "invalid hook: before"),
         ({"Lifecycle": {"Sidecar": True}}, "no lifecycle hook provided"),
@@ -489,6 +488,13 @@ def test_what_is_odd_but_works_is_a_warning() -> None:
     assert len(problems.warnings) == 5
     assert problems.warning_text.startswith('5 warning(s):\n\n* Group "api" has warnings: Update max parallel count')
     assert not any("memory_max" in warning for warning in validate(job, memory_oversubscription=True).warnings)
+
+
+def test_disk_asked_for_by_a_task_is_ignored_with_a_warning() -> None:
+    """Nomad's own end-to-end jobs still ask for it."""
+    problems = validate(_job(Resources={"DiskMB": 5}))
+    assert problems.errors == ()
+    assert "Task can't ask for disk resources" in problems.warnings[0]
 
 
 def test_the_servers_limits_are_arguments() -> None:
