@@ -1,0 +1,139 @@
+"""Keeps a table of services fresh through the HTTP API: one full read, then the event stream.
+
+The stream is opened before the full read, so that nothing is missed between the two; events that the read already
+contains are recognised by their index. When the stream breaks, everything is read again. Works on any agent that speaks
+Nomad's API; one that does not tell the status of instances has them all healthy.
+"""
+
+import logging
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+
+from lepa.catalog.table import Instance, Node, ServiceTable
+from lepa.kit.sources import Clock
+from lepa.model.errors import LepaError
+from lepa.sdk.async_connection import AsyncConnection
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+SERVICES_MAX = 100_000
+
+
+class Watcher:
+    """Follows one agent and hands each new table to `publish`."""
+
+    def __init__(
+        self, connection: AsyncConnection, clock: Clock, publish: Callable[[ServiceTable], None], region: str = "global"
+    ) -> None:
+        self._connection = connection
+        self._clock = clock
+        self._publish = publish
+        self._region = region
+        self._instances: dict[str, Instance] = {}
+        self._read_at: dict[tuple[str, str], int] = {}
+        self._names: dict[str, str] = {}
+        self._nodes: tuple[Node, ...] = ()
+        self.table = ServiceTable.build((), (), 0)
+
+    async def run(self) -> None:
+        """Follow until cancelled."""
+        while True:
+            try:
+                await self._follow()
+            except LepaError as error:
+                log.warning("services could not be followed error=%s", error.message)
+            await self._clock.sleep(RETRY_S)
+
+    async def _follow(self) -> None:
+        topics = "topic=Service&topic=Node&namespace=*"
+        lines = self._connection.lines(f"/v1/event/stream?{topics}")
+        await anext(lines, None)
+        await self._read_everything()
+        async for batch in _batches(lines):
+            await self._take(batch)
+
+    async def _read_everything(self) -> None:
+        await self._read_nodes()
+        listed = await self._connection.get("/v1/services", {"namespace": "*"})
+        self._instances, self._read_at = {}, {}
+        for group in (listed.value or [])[:SERVICES_MAX]:
+            for stub in group["Services"]:
+                await self._read_service(group["Namespace"], stub["ServiceName"])
+        self._rebuild(listed.index)
+
+    async def _read_service(self, namespace: str, name: str) -> None:
+        answer = await self._connection.get(f"/v1/service/{name}", {"namespace": namespace})
+        self._read_at[namespace, name] = answer.index
+        for registration in answer.value or []:
+            self._instances[registration["ID"]] = self._instance(registration)
+
+    async def _read_nodes(self) -> None:
+        answer = await self._connection.get("/v1/nodes")
+        self._names = {node["ID"]: node["Name"] for node in answer.value or []}
+        self._nodes = tuple(
+            Node(
+                name=node["Name"],
+                address=node["Address"].rpartition(":")[0] if node["Address"].count(":") == 1 else node["Address"],
+                id=node["ID"],
+                datacenter=node["Datacenter"],
+                region=self._region,
+            )
+            for node in answer.value or []
+            if node["Address"] and node["Status"] != "down"
+        )
+
+    def _instance(self, registration: dict[str, Any]) -> Instance:
+        node_id = registration.get("NodeID", "")
+        return Instance(
+            id=registration["ID"],
+            service=registration["ServiceName"],
+            namespace=registration.get("Namespace", "default"),
+            node_id=node_id,
+            node_name=self._names.get(node_id, ""),
+            datacenter=registration.get("Datacenter", ""),
+            region=self._region,
+            address=registration.get("Address", ""),
+            port=registration.get("Port", 0),
+            tags=tuple(registration.get("Tags") or ()),
+            job_id=registration.get("JobID", ""),
+            alloc_id=registration.get("AllocID", ""),
+            healthy=registration.get("Status", "passing") != "critical",
+            weight=registration.get("Weight", 1),
+        )
+
+    async def _take(self, batch: dict[str, Any]) -> None:
+        """Apply the events of one index."""
+        index, changed = batch.get("Index", 0), False
+        for event in batch.get("Events") or []:
+            if event["Topic"] == "Node":
+                await self._read_nodes()
+                changed = True
+            elif event["Topic"] == "Service":
+                changed |= self._take_service(event, index)
+        if changed:
+            self._rebuild(index)
+
+    def _take_service(self, event: dict[str, Any], index: int) -> bool:
+        registration = event["Payload"]["Service"]
+        key = (registration.get("Namespace", "default"), registration["ServiceName"])
+        if index <= self._read_at.get(key, 0):
+            return False
+        if event["Type"] == "ServiceDeregistration":
+            return self._instances.pop(registration["ID"], None) is not None
+        self._instances[registration["ID"]] = self._instance(registration)
+        return True
+
+    def _rebuild(self, index: int) -> None:
+        self.table = ServiceTable.build(self._instances.values(), self._nodes, index, self.table)
+        self._publish(self.table)
+
+
+async def _batches(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:
+    """Decoded lines that hold events."""
+    async for line in lines:
+        batch = msgspec.json.decode(line)
+        if batch:
+            yield batch

@@ -1,0 +1,76 @@
+"""Reads of the HTTP API for running parts: many at a time, blocking ones included."""
+
+from collections.abc import AsyncIterator
+from types import TracebackType
+from typing import Self
+
+import aiohttp
+import msgspec
+
+from lepa.model.errors import LepaError
+from lepa.sdk.address import Params, Target, headers, path_with
+from lepa.sdk.connection import CODES, Answer
+
+CONNECT_S = 5.0
+READ_S = 330.0
+STREAM_IDLE_S = 60.0
+
+
+class AsyncConnection:
+    """One agent, over a pool of connections. An async context manager."""
+
+    def __init__(self, to: Target) -> None:
+        self.target = to
+        self._session: aiohttp.ClientSession | None = None
+
+    async def __aenter__(self) -> Self:
+        timeout = aiohttp.ClientTimeout(total=READ_S, sock_connect=CONNECT_S)
+        self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def lines(self, path: str, params: Params | None = None) -> AsyncIterator[bytes]:
+        """Lines of a streamed answer as they come; the agent sends one at least every 30 s."""
+        url = self.target.url + path_with(self.target, path, params)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S, sock_read=STREAM_IDLE_S)
+        try:
+            async with self._entered().get(url, headers=headers(self.target), timeout=timeout) as response:
+                if response.status >= 300:
+                    raise self._refused(response, await response.read())
+                async for line in response.content:
+                    yield line
+        except TimeoutError as error:
+            raise LepaError("timeout", f"{self.target.url} went silent") from error
+        except (aiohttp.ClientError, ValueError) as error:
+            raise LepaError("no_leader", f"no agent answers at {self.target.url}: {error}") from error
+
+    async def get(self, path: str, params: Params | None = None) -> Answer:
+        """A read. Raises LepaError."""
+        url = self.target.url + path_with(self.target, path, params)
+        try:
+            async with self._entered().get(url, headers=headers(self.target)) as response:
+                raw = await response.read()
+        except TimeoutError as error:
+            raise LepaError("timeout", f"{self.target.url} did not answer in time") from error
+        except aiohttp.ClientError as error:
+            raise LepaError("no_leader", f"no agent answers at {self.target.url}: {error}") from error
+        if response.status >= 300:
+            raise self._refused(response, raw)
+        index = response.headers.get("X-Nomad-Index", "0")
+        value = msgspec.json.decode(raw) if raw.strip() else None
+        return Answer(value, int(index) if index.isdigit() else 0, response.headers.get("X-Nomad-NextToken", ""))
+
+    def _entered(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise LepaError("internal", "the connection has not been entered")
+        return self._session
+
+    @staticmethod
+    def _refused(response: aiohttp.ClientResponse, raw: bytes) -> LepaError:
+        text = raw.decode("utf-8", "replace").strip() or str(response.reason)
+        return LepaError(CODES.get(response.status, "internal"), text, status=response.status)

@@ -1,0 +1,178 @@
+"""Calls of the HTTP API with the standard library only, so that a command starts quickly.
+
+    with Connection(target(os.environ)) as nomad:
+        jobs = nomad.get("/v1/jobs").value
+
+Errors: LepaError with the answer's text; `facts["status"]` is its HTTP status. An agent that cannot be reached is
+`no_leader` with a sentence that says how to start one.
+"""
+
+import contextlib
+import http.client
+import json
+import ssl
+from collections.abc import Iterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+from lepa.model.errors import Code, LepaError
+from lepa.sdk.address import Params, Target, headers, path_with
+
+TIMEOUT_S = 330.0
+CONNECT_S = 10.0
+CODES: dict[int, Code] = {
+    400: "invalid",
+    403: "denied",
+    404: "not_found",
+    409: "conflict",
+    413: "invalid",
+    501: "unsupported",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A decoded body, and the index and next page that its headers name."""
+
+    value: Any
+    index: int = 0
+    next_token: str = ""
+
+
+class Connection:
+    """One agent. Requests are made one after another over one connection that is opened when first needed."""
+
+    def __init__(self, to: Target, timeout_s: float = TIMEOUT_S) -> None:
+        self.target = to
+        self._timeout_s = timeout_s
+        self._http: http.client.HTTPConnection | None = None
+
+    def get(self, path: str, params: Params | None = None) -> Answer:
+        """A read. Raises LepaError."""
+        return self._json("GET", path, params)
+
+    def find(self, path: str, params: Params | None = None) -> Answer | None:
+        """A read that may find nothing."""
+        try:
+            return self.get(path, params)
+        except LepaError as error:
+            if error.facts.get("status") == 404:
+                return None
+            raise
+
+    def put(self, path: str, body: Any = None, params: Params | None = None) -> Answer:
+        """A write."""
+        return self._json("PUT", path, params, body)
+
+    def post(self, path: str, body: Any = None, params: Params | None = None) -> Answer:
+        """A write."""
+        return self._json("POST", path, params, body)
+
+    def delete(self, path: str, params: Params | None = None, body: Any = None) -> Answer:
+        """A removal."""
+        return self._json("DELETE", path, params, body)
+
+    def pages(self, path: str, params: Params | None = None) -> Iterator[Any]:
+        """All items of a list, page after page."""
+        token = ""
+        while True:
+            answer = self.get(path, {**(params or {}), "next_token": token or None})
+            yield from answer.value
+            if not (token := answer.next_token):
+                return
+
+    def raw(self, method: str, path: str, params: Params | None = None, body: bytes | None = None) -> bytes:
+        """The body of any answer as it is."""
+        response = self._request(method, path, params, body)
+        return response.read()
+
+    def lines(self, path: str, params: Params | None = None) -> Iterator[bytes]:
+        """Lines of a streamed answer as they come."""
+        response = self._request("GET", path, params, None)
+        try:
+            while line := response.readline():
+                yield line
+        finally:
+            self.close()
+
+    def chunks(self, path: str, params: Params | None = None, size: int = 65536) -> Iterator[bytes]:
+        """Pieces of a streamed answer as they come."""
+        response = self._request("GET", path, params, None)
+        try:
+            while piece := response.read1(size):
+                yield piece
+        finally:
+            self.close()
+
+    def _json(self, method: str, path: str, params: Params | None, body: Any = None) -> Answer:
+        raw = None if body is None else json.dumps(body).encode()
+        response = self._request(method, path, params, raw)
+        text = response.read()
+        try:
+            value = json.loads(text) if text.strip() else None
+        except ValueError as error:
+            raise LepaError("internal", f"{self.target.url} answered {path} with something else than JSON") from error
+        index = response.headers.get("X-Nomad-Index", "0")
+        return Answer(value, int(index) if index.isdigit() else 0, response.headers.get("X-Nomad-NextToken", ""))
+
+    def _request(self, method: str, path: str, params: Params | None, body: bytes | None) -> http.client.HTTPResponse:
+        """An answer below 300. A kept connection that the agent has closed is opened once more."""
+        wanted = path_with(self.target, path, params)
+        extra = {"Content-Type": "application/json"} if body is not None else {}
+        for fresh in (False, True):
+            kept = self._http is not None
+            try:
+                connection = self._open()
+                connection.request(method, wanted, body=body, headers=headers(self.target) | extra)
+                response = connection.getresponse()
+                break
+            except (http.client.RemoteDisconnected, BrokenPipeError, ConnectionResetError) as error:
+                self.close()
+                if fresh or not kept:
+                    raise self._unreachable(error) from error
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                raise self._unreachable(error) from error
+        if response.status >= 300:
+            raise self._refused(response)
+        return response
+
+    def _open(self) -> http.client.HTTPConnection:
+        if self._http is None:
+            to = self.target
+            if to.scheme == "https":
+                self._http = http.client.HTTPSConnection(
+                    to.host, to.port, timeout=CONNECT_S, context=ssl.create_default_context()
+                )
+            else:
+                self._http = http.client.HTTPConnection(to.host, to.port, timeout=CONNECT_S)
+            self._http.connect()
+            self._http.sock.settimeout(self._timeout_s)
+        return self._http
+
+    def _unreachable(self, error: Exception) -> LepaError:
+        if isinstance(error, TimeoutError):
+            return LepaError("timeout", f"{self.target.url} did not answer in time")
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return LepaError(
+            "no_leader",
+            f"no agent answers at {self.target.url} ({reason}); start one with `lepa agent -dev`, or set LEPA_ADDR",
+        )
+
+    def _refused(self, response: http.client.HTTPResponse) -> LepaError:
+        text = response.read().decode("utf-8", "replace").strip() or response.reason
+        return LepaError(CODES.get(response.status, "internal"), text, status=response.status)
+
+    def close(self) -> None:
+        """Close the connection; the next call opens another."""
+        if self._http is not None:
+            with contextlib.suppress(OSError):
+                self._http.close()
+            self._http = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
