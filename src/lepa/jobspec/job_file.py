@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
 
-from lepa.jobspec import hcl
+from lepa.jobspec import hcl, json_text
 from lepa.jobspec.diagnostics import Diagnostic, Refusal, Reporter, Source
 from lepa.jobspec.expressions import Budget, Scope
 from lepa.jobspec.functions import function_table
@@ -72,24 +71,14 @@ def parse(
 
 def _json_job(report: Reporter) -> dict[str, Any] | None:
     """A job in the API's own JSON, bare or as `{"Job": {...}}`."""
-    try:
-        found = json.loads(report.source.text.removeprefix("\ufeff"), parse_constant=_no_constant)
-    except json.JSONDecodeError as problem:
-        report.error(problem.pos, problem.pos + 1, "Invalid JSON", f"{problem.msg}.")
-        return None
-    except (RecursionError, ValueError) as problem:
-        reason = "the values are nested too deeply" if isinstance(problem, RecursionError) else str(problem)
-        report.general("Invalid JSON", f"{reason[:1].upper()}{reason[1:]}.")
+    found = json_text.read_object(report, "A job")
+    if found is None:
         return None
     wrapped = next((found[key] for key in found if key.lower() == "job"), found)
     if not isinstance(wrapped, dict):
-        report.general("Invalid job", 'The value of "Job" must be an object.')
+        report.error(0, 1, "Invalid job", 'The value of "Job" must be an object.')
         return None
     return wrapped
-
-
-def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _hcl_job(report: Reporter, given: Given, read_file: ReadFile | None) -> dict[str, Any] | None:

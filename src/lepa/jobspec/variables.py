@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from lepa.jobspec import hcl, values
+from lepa.jobspec import hcl, json_text, values
 from lepa.jobspec.diagnostics import Refusal, Reporter, Source
 from lepa.jobspec.expressions import UNKNOWN, Scope, Unresolved, evaluate, refusal
 from lepa.jobspec.syntax import Attribute, Block, Body, Call, Expression, Literal, ObjectOf, Traversal, TupleOf
@@ -274,19 +274,8 @@ def _hcl_attributes(report: Reporter) -> dict[str, Attribute]:
 
 
 def _json_attributes(report: Reporter) -> dict[str, Attribute]:
-    text = report.source.text
-    try:
-        members = json.loads(text)
-    except json.JSONDecodeError as problem:
-        report.error(problem.pos, problem.pos + 1, "Invalid JSON", f"{problem.msg}.")
-        return {}
-    except RecursionError:
-        report.general("Invalid JSON", "The values are nested too deeply.")
-        return {}
-    if not isinstance(members, dict):
-        report.general("Invalid JSON", "An object with the variables' names as keys is needed.")
-        return {}
-    return {name: _json_attribute(text, name, value) for name, value in members.items()}
+    members = json_text.read_object(report, "A variable file in JSON") or {}
+    return {name: _json_attribute(report.source.text, name, value) for name, value in members.items()}
 
 
 def _json_attribute(text: str, name: str, value: Any) -> Attribute:

@@ -6,7 +6,6 @@ import base64
 import binascii
 import json
 from typing import Any
-from urllib.parse import quote_plus
 
 from lepa.jobspec import values
 from lepa.jobspec.functions.calling import Row, anything, row, text
@@ -72,12 +71,19 @@ def encode_json(value: Any) -> str:
     return shown
 
 
+def encode_url(value: str) -> str:
+    """A text as it stands in the query of a URL."""
+    from urllib.parse import quote_plus
+
+    return quote_plus(value.encode("utf-8", "surrogatepass"))
+
+
 ROWS: tuple[Row, ...] = (
     row("base64decode", decode_base64, text),
     row("base64encode", encode_base64, text),
     row("csvdecode", decode_csv, text),
     row("jsondecode", decode_json, text),
     row("jsonencode", encode_json, anything),
-    row("urlencode", quote_plus, text),
+    row("urlencode", encode_url, text),
     row("yamlencode", write_yaml, anything),
 )
