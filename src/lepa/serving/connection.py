@@ -136,7 +136,11 @@ class ClipperConnection:
         if self.get_model_info(name, version) is not None:
             raise LepaError("conflict", f"model with name '{name}' and version '{version}' already exists")
         self.cm.deploy_model(name, str(version), input_type, image, num_replicas)
-        self.wait_for_replicas(name, version, num_replicas)
+        try:
+            self.wait_for_replicas(name, version, num_replicas)
+        except LepaError:
+            self.cm.stop_models({name: [str(version)]})
+            raise
         self.register_model(name, version, input_type, image, labels, batch_size)
 
     def register_model(
@@ -161,10 +165,16 @@ class ClipperConnection:
         )
 
     def wait_for_replicas(self, name: str, version: str | int, count: int, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Return when that many replicas of a version are connected to a query frontend."""
+        """Return when that many replicas of a version are connected to a query frontend. Raises LepaError: with the
+        containers' last words when they end instead, `timeout` when they do not come."""
         key = f"{name}:{version}"
-        what = f"{count} replicas of {key} are connected"
-        self._wait_until(what, lambda: self._connected_replicas(key) >= count, timeout_s)
+
+        def connected() -> bool:
+            if trouble := self.cm.trouble(name, str(version)):
+                raise LepaError("internal", f"model {key} did not come up: {trouble}")
+            return self._connected_replicas(key) >= count
+
+        self._wait_until(f"{count} replicas of {key} are connected", connected, timeout_s)
 
     def _connected_replicas(self, key: str) -> int:
         containers = self._admin("get_all_containers", verbose=True)

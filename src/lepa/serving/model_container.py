@@ -68,6 +68,8 @@ SEND_QUEUE_MAX = 1000
 FETCH_TIMEOUT_S = 120.0
 FETCH_RETRY_S = 1.0
 PING_MS = 2000
+GRACE_S = 5.0
+"""For the batch at hand, once the process was told to stop."""
 EXIT_FAILED = 1
 EXIT_PACKAGE_MISSING = 3
 
@@ -261,8 +263,12 @@ class ModelContainer:
         self._stopping = False
 
     def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """Finish the batch at hand and leave; may be called by a signal."""
-        self._stopping = True
+        """Finish the batch at hand and leave, or leave after `GRACE_S`; may be called by a signal."""
+        if not self._stopping:
+            self._stopping = True
+            overdue = threading.Timer(GRACE_S, os._exit, [EXIT_FAILED])
+            overdue.daemon = True
+            overdue.start()
 
     def run(self) -> None:
         """Serve until `stop`."""

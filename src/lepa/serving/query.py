@@ -266,10 +266,13 @@ class Predictions:
         self._busy_models[model] = None
 
     def _settle(self, query: Query, model_name: str, output: bytes | None, failure: str, now: float) -> None:
-        """One of the query's models has answered, or will not."""
+        """One of the query's models has answered, or will not. What comes after the deadline does not count: an answer
+        is never late without saying so, also when the loop was too busy to notice the deadline."""
         if query.answered:
             return
-        if output is None:
+        if now > query.deadline:
+            query.failure = LATE
+        elif output is None:
             query.failure = failure
         else:
             query.outputs[model_name] = output

@@ -233,6 +233,13 @@ class JobsContainerManager:
     def set_num_replicas(self, name: str, version: str, input_type: str, image: str, num_replicas: int) -> None:
         self.deploy_model(name, version, input_type, image, num_replicas)
 
+    def trouble(self, name: str, version: str) -> str:
+        """Said once every allocation has failed: the orchestrator itself tries a failed one again."""
+        job_id = self.plan.model_job(name, version)
+        allocations = self._api.allocations(job_id)
+        failed = bool(allocations) and all(one.get("ClientStatus") == "failed" for one in allocations)
+        return self._state(job_id) if failed else ""
+
     def stop_models(self, models: Mapping[str, Sequence[str]]) -> None:
         for name, versions in models.items():
             for version in versions:

@@ -55,6 +55,7 @@ class LocalCluster(Struct, frozen=True):
     admin_port: int = 0
     query_port: int = 0
     rpc_port: int = 0
+    cache_size: int = 0
     next_log: int = 0
 
 
@@ -89,16 +90,32 @@ class LocalContainerManager:
         self._write(LocalCluster())
         query_port, management_port, rpc_port = self._ports
         try:
-            data = ("--data", str(self._directory / MANAGEMENT))
-            admin = self._start_frontend(MANAGEMENT, "management", management_port, *data)["port"]
-            self._change(admin_port=admin)
-            extra = ("--rpc-port", str(rpc_port), "--cache-bytes", str(options.cache_size))
-            management = ("--management", str(Address(self._host, admin)))
-            ports = self._start_frontend(QUERY, "frontend", query_port, *extra, *management)
-            self._change(query_port=ports["port"], rpc_port=ports["rpc_port"])
+            self._start_management(management_port)
+            self._start_query(query_port, rpc_port, options.cache_size)
         except BaseException:
             self.stop_all(graceful=False)
             raise
+
+    def _start_management(self, port: int) -> None:
+        data = ("--data", str(self._directory / MANAGEMENT))
+        self._change(admin_port=self._start_frontend(MANAGEMENT, "management", port, *data)["port"])
+
+    def _start_query(self, port: int, rpc_port: int, cache_size: int) -> None:
+        extra = ("--rpc-port", str(rpc_port), "--cache-bytes", str(cache_size))
+        management = ("--management", str(self.get_admin_addr()))
+        ports = self._start_frontend(QUERY, "frontend", port, *extra, *management)
+        self._change(query_port=ports["port"], rpc_port=ports["rpc_port"], cache_size=cache_size)
+
+    def restart_management_frontend(self) -> None:
+        """Kill the management frontend and start it again where it was."""
+        self._stop([process for process in self._read().processes if process.part == MANAGEMENT], graceful=False)
+        self._start_management(self._read().admin_port)
+
+    def restart_query_frontend(self) -> None:
+        """Kill the query frontend and start it again where it was."""
+        self._stop([process for process in self._read().processes if process.part == QUERY], graceful=False)
+        cluster = self._read()
+        self._start_query(cluster.query_port, cluster.rpc_port, cluster.cache_size)
 
     def _start_frontend(self, part: str, module: str, port: int, *extra: str) -> dict[str, int]:
         ready = self._directory / "ready" / f"{part}.json"
@@ -136,12 +153,13 @@ class LocalContainerManager:
         self.set_num_replicas(name, version, input_type, image, num_replicas)
 
     def get_num_replicas(self, name: str, version: str) -> int:
-        return len(self._replicas(f"{name}:{version}"))
+        return len(self.processes(f"{name}:{version}"))
 
     def set_num_replicas(self, name: str, version: str, input_type: str, image: str, num_replicas: int) -> None:
         key = f"{name}:{version}"
-        running = self._replicas(key)
-        self._stop(running[num_replicas:], graceful=True)
+        running = self.processes(key)
+        ended = [process for process in self._read().processes if process.model == key and process not in running]
+        self._stop([*ended, *running[num_replicas:]], graceful=True)
         environment = {
             "CLIPPER_MODEL_NAME": name,
             "CLIPPER_MODEL_VERSION": version,
@@ -153,8 +171,14 @@ class LocalContainerManager:
         for _ in range(len(running), num_replicas):
             self._start(MODEL, ["lepa.serving.model_container"], environment, model=key)
 
-    def _replicas(self, key: str) -> list[LocalProcess]:
+    def processes(self, key: str) -> list[LocalProcess]:
+        """The running containers of a model version, `name:version`."""
         return [process for process in self._read().processes if process.model == key and self._alive(process)]
+
+    def trouble(self, name: str, version: str) -> str:
+        mine = [process for process in self._read().processes if process.model == f"{name}:{version}"]
+        ended = [process for process in mine if not self._alive(process)]
+        return f"a process of it ended; it said: {_last_words(ended[0])}" if ended else ""
 
     def stop_models(self, models: Mapping[str, Sequence[str]]) -> None:
         keys = {f"{name}:{version}" for name, versions in models.items() for version in versions}
@@ -196,9 +220,8 @@ class LocalContainerManager:
         while not ready():
             ended = not self._alive(process)
             if ended or time.monotonic() > give_up:
-                tail = Path(process.log).read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip()
                 what = "ended" if ended else f"was not ready after {START_TIMEOUT_S:.0f} s"
-                raise LepaError("internal", f"the {process.part} process {what}; it said: {tail or 'nothing'}")
+                raise LepaError("internal", f"the {process.part} process {what}; it said: {_last_words(process)}")
             time.sleep(POLL_S)
 
     def _alive(self, process: LocalProcess) -> bool:
@@ -245,3 +268,7 @@ class LocalContainerManager:
 
     def _change(self, **changes: object) -> None:
         self._write(msgspec.structs.replace(self._read(), **changes))
+
+
+def _last_words(process: LocalProcess) -> str:
+    return Path(process.log).read_bytes()[-LOG_TAIL_BYTES:].decode(errors="replace").strip() or "nothing"

@@ -44,6 +44,9 @@ class ContainerManager(Protocol):
     def get_logs(self, logging_dir: Path) -> list[Path]:
         """Write the logs of every part into a directory; returns the files."""
 
+    def trouble(self, name: str, version: str) -> str:
+        """Why the containers of a version will not come, in their own last words; "" while they may."""
+
     def stop_models(self, models: Mapping[str, Sequence[str]]) -> None:
         """Stop all containers of the given versions by model name."""
 
