@@ -1,0 +1,76 @@
+"""The client block of the configuration -> the settings of this machine's node."""
+
+from pathlib import Path
+
+from lepa.agent.config import Config, Plugin, seconds
+from lepa.client.settings import ClientSettings, ReservedSettings
+from lepa.model.node import ClientHostNetworkConfig, ClientHostVolumeConfig
+
+
+def client_settings(config: Config, data: Path, http_address: str, version: str, *, dev: bool) -> ClientSettings:
+    """Settings of the node of this agent. dev: everything stops with the agent."""
+    client = config.client
+    return ClientSettings(
+        directory=Path(client.state_dir) if client.state_dir else data / "client",
+        alloc_dir=Path(client.alloc_dir) if client.alloc_dir else data / "alloc",
+        name=config.name,
+        region=config.region,
+        datacenter=config.datacenter,
+        node_class=client.node_class,
+        node_pool=client.node_pool,
+        http_address=http_address,
+        meta=client.meta,
+        options=client.options,
+        plugins={name: plugin.config for name, plugin in _plugins(config, dev=dev).items()},
+        reserved=ReservedSettings(
+            cpu=client.reserved.cpu,
+            memory_mb=client.reserved.memory,
+            disk_mb=client.reserved.disk,
+            cores=numbers(client.reserved.cores),
+            ports=client.reserved.reserved_ports,
+        ),
+        cpu_mhz=client.cpu_total_compute,
+        memory_mb=client.memory_total_mb,
+        disk_mb=client.disk_total_mb,
+        network_interface=client.network_interface or ("lo" if dev else ""),
+        network_speed_mbits=client.network_speed,
+        min_dynamic_port=client.min_dynamic_port,
+        max_dynamic_port=client.max_dynamic_port,
+        host_volumes=tuple(
+            ClientHostVolumeConfig(name=name, path=volume.path, read_only=volume.read_only)
+            for name, volume in client.host_volume.items()
+        ),
+        host_networks=tuple(
+            ClientHostNetworkConfig(
+                name=name, cidr=network.cidr, interface=network.interface, reserved_ports=network.reserved_ports
+            )
+            for name, network in client.host_network.items()
+        ),
+        cloud_metadata_url=client.cloud_metadata_url,
+        max_kill_timeout_s=seconds(client.max_kill_timeout, "client.max_kill_timeout"),
+        gc_interval_s=seconds(client.gc_interval, "client.gc_interval"),
+        gc_allocs_max=client.gc_max_allocs,
+        allocs_max=client.node_max_allocs,
+        exit_with_agent=dev,
+        version=version,
+    )
+
+
+def _plugins(config: Config, *, dev: bool) -> dict[str, Plugin]:
+    """Settings of drivers; for development raw_exec is on unless the configuration says otherwise."""
+    plugins = dict(config.plugin)
+    if dev and "raw_exec" not in plugins:
+        plugins["raw_exec"] = Plugin(config={"enabled": True})
+    enabled = config.client.options.get("driver.raw_exec.enable", "").lower() in {"1", "true"}
+    if enabled and "raw_exec" not in plugins:
+        plugins["raw_exec"] = Plugin(config={"enabled": True})
+    return plugins
+
+
+def numbers(text: str) -> tuple[int, ...]:
+    """Numbers of a text such as "0,2-4"."""
+    found: list[int] = []
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        first, _, last = part.partition("-")
+        found.extend(range(int(first), int(last or first) + 1))
+    return tuple(found)
