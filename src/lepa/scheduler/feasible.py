@@ -1,0 +1,300 @@
+"""Pure: may this node run this group, and if not, why.
+
+A `Check` looks at one `Column`: a property of a node that many nodes share, such as the value of `${meta.rack}` or
+whether a driver works. Whoever holds many nodes reads a column once per node, and asks the check once per *distinct*
+value; ten thousand nodes in three racks cost three verdicts. Checks read only the node, never what runs on it, so a
+verdict holds until the node changes. `distinct_hosts` and `distinct_property` depend on the plan and are handled in
+`lepa.scheduler.rank`.
+"""
+
+import re
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass
+from fnmatch import translate
+from functools import lru_cache
+from typing import Protocol
+
+from lepa.model.constraint import Affinity, Constraint
+from lepa.model.job import Job, TaskGroup
+from lepa.model.node import Node
+from lepa.model.resources import RequestedDevice
+from lepa.scheduler.devices import devices_suffice
+from lepa.scheduler.operators import satisfies
+
+DISTINCT_HOSTS = "distinct_hosts"
+DISTINCT_PROPERTY = "distinct_property"
+ALL_NODES_POOL = "all"
+
+
+class Column(Protocol):
+    """A property of nodes, itself a hashable value so that it can name a kept column."""
+
+    def read(self, node: Node) -> Hashable:
+        """Its value on one node."""
+
+    def __hash__(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Check:
+    """A requirement on one column. reason: how AllocMetric names the nodes that fail it."""
+
+    reason: str
+    column: Column
+    passes: Callable[[Hashable], bool]
+
+    def allows(self, node: Node) -> bool:
+        """Whether one node passes."""
+        return self.passes(self.column.read(node))
+
+
+def failed_check(node: Node, checks: Iterable[Check]) -> str:
+    """The reason of the first check that a node fails, or ""."""
+    return next((check.reason for check in checks if not check.allows(node)), "")
+
+
+def group_checks(job: Job, group: TaskGroup) -> list[Check]:
+    """Everything a node must offer to run a group, cheapest and most telling first."""
+    checks = [constraint_check(constraint) for constraint in _plain(job.constraints)]
+    checks += [_driver_check(driver) for driver in sorted({task.driver for task in group.tasks})]
+    checks += [constraint_check(constraint) for constraint in _plain(group.constraints)]
+    checks += [constraint_check(c) for task in group.tasks for c in _plain(task.constraints)]
+    checks += _volume_checks(group)
+    checks += _network_checks(group)
+    devices = tuple(device for task in group.tasks for device in task.resources.devices)
+    if devices:
+        checks.append(Check("missing devices", DevicesColumn(devices), bool))
+    return checks
+
+
+def _plain(constraints: Iterable[Constraint]) -> list[Constraint]:
+    return [c for c in constraints if c.operand not in (DISTINCT_HOSTS, DISTINCT_PROPERTY)]
+
+
+def distinct_constraints(job: Job, group: TaskGroup) -> list[tuple[Constraint, bool]]:
+    """`distinct_hosts` and `distinct_property` with whether they count the whole job or only the group.
+
+    `distinct_hosts = false` switches the constraint off.
+    """
+    whole_job = [(c, True) for c in job.constraints if c.operand in (DISTINCT_HOSTS, DISTINCT_PROPERTY)]
+    own = [(c, False) for c in group.constraints]
+    own += [(c, False) for task in group.tasks for c in task.constraints]
+    own = [(c, whole) for c, whole in own if c.operand in (DISTINCT_HOSTS, DISTINCT_PROPERTY)]
+    return [(c, whole) for c, whole in whole_job + own if not (c.operand == DISTINCT_HOSTS and c.rtarget == "false")]
+
+
+@dataclass(frozen=True)
+class ReadyColumn:
+    """Whether a node may get new work at all."""
+
+    def read(self, node: Node) -> bool:
+        return is_ready(node)
+
+
+def is_ready(node: Node) -> bool:
+    """Whether a node may get new work."""
+    return node.status == "ready" and node.drain_strategy is None and node.scheduling_eligibility != "ineligible"
+
+
+@dataclass(frozen=True)
+class FieldColumn:
+    """An attribute of `Node` by name, such as "datacenter", "node_pool", "node_class", "computed_class"."""
+
+    name: str
+
+    def read(self, node: Node) -> Hashable:
+        value: Hashable = getattr(node, self.name)
+        return value
+
+
+def pool_matches(pool: str, wanted: str) -> bool:
+    """Whether a node of `pool` may run jobs of pool `wanted`; pool "all" holds every node."""
+    return wanted in (ALL_NODES_POOL, pool)
+
+
+def datacenter_matches(datacenter: str, globs: tuple[str, ...]) -> bool:
+    """Whether one of the globs matches."""
+    return any(_glob(glob).fullmatch(datacenter) is not None for glob in globs)
+
+
+@lru_cache(maxsize=1024)
+def _glob(glob: str) -> re.Pattern[str]:
+    return re.compile(translate(glob))
+
+
+@dataclass(frozen=True)
+class TargetColumn:
+    """The value of a target such as `${attr.kernel.name}`; None where the node has none."""
+
+    target: str
+
+    def read(self, node: Node) -> str | None:
+        return resolve_target(node, self.target)
+
+
+@dataclass(frozen=True)
+class TargetPairColumn:
+    """Both sides of a constraint whose value is itself a target."""
+
+    left: str
+    right: str
+
+    def read(self, node: Node) -> tuple[str | None, str | None]:
+        return resolve_target(node, self.left), resolve_target(node, self.right)
+
+
+_NODE_TARGETS: dict[str, Callable[[Node], str]] = {
+    "node.unique.id": lambda node: node.id,
+    "node.unique.name": lambda node: node.name,
+    "node.datacenter": lambda node: node.datacenter,
+    "node.class": lambda node: node.node_class,
+    "node.pool": lambda node: node.node_pool,
+}
+
+
+def resolve_target(node: Node, target: str) -> str | None:
+    """A literal as it is, `${node.*}`, `${attr.*}`, `${meta.*}` as the node has it, None when it does not."""
+    if not (target.startswith("${") and target.endswith("}")):
+        return target
+    name = target[2:-1].strip()
+    if name in _NODE_TARGETS:
+        return _NODE_TARGETS[name](node)
+    scope, _, key = name.partition(".")
+    if scope == "attr":
+        return node.attributes.get(key)
+    if scope == "meta":
+        return node.meta.get(key)
+    return None
+
+
+_INTERPOLATION = re.compile(r"\$\{[^}]*\}")
+
+
+def interpolate(node: Node, text: str) -> str:
+    """`text` with every target that the node has filled in."""
+    return _INTERPOLATION.sub(lambda match: resolve_target(node, match[0]) or match[0], text)
+
+
+def escapes_class(constraints: Iterable[Constraint]) -> bool:
+    """Whether a constraint looks at something that nodes of one computed class do not share."""
+    prefixes = ("${node.unique.", "${attr.unique.", "${meta.unique.")
+    return any(c.ltarget.startswith(prefixes) or c.rtarget.startswith(prefixes) for c in constraints)
+
+
+def all_constraints(job: Job, group: TaskGroup) -> list[Constraint]:
+    """The constraints of a group: the job's, its own and its tasks'."""
+    return [*job.constraints, *group.constraints, *(c for task in group.tasks for c in task.constraints)]
+
+
+def constraint_text(constraint: Constraint) -> str:
+    """How AllocMetric names a constraint: `${attr.kernel.name} = linux`."""
+    if constraint.operand == DISTINCT_HOSTS:
+        return DISTINCT_HOSTS
+    if constraint.operand == DISTINCT_PROPERTY:
+        return f"{DISTINCT_PROPERTY}: {constraint.ltarget}"
+    return f"{constraint.ltarget} {constraint.operand} {constraint.rtarget}".strip()
+
+
+def constraint_check(constraint: Constraint | Affinity) -> Check:
+    """A constraint or an affinity as a check."""
+    left, operand, right = constraint.ltarget, constraint.operand, constraint.rtarget
+    text = f"{left} {operand} {right}".strip()
+    if right.startswith("${"):
+        return Check(text, TargetPairColumn(left, right), lambda pair: satisfies(pair[0], operand, pair[1]))  # type: ignore[index]
+    return Check(text, TargetColumn(left), lambda value: satisfies(value, operand, right))  # type: ignore[arg-type]
+
+
+@dataclass(frozen=True)
+class DriverColumn:
+    """Whether a driver was found and is healthy."""
+
+    driver: str
+
+    def read(self, node: Node) -> bool:
+        info = node.drivers.get(self.driver)
+        if info is not None:
+            return info.detected and info.healthy
+        return node.attributes.get(f"driver.{self.driver}", "").lower() in ("1", "true")
+
+
+def _driver_check(driver: str) -> Check:
+    return Check("missing drivers", DriverColumn(driver), bool)
+
+
+@dataclass(frozen=True)
+class HostVolumeColumn:
+    """What a node offers under a volume's name: "", "read-only" or "writable"."""
+
+    source: str
+
+    def read(self, node: Node) -> str:
+        volume = node.host_volumes.get(self.source)
+        if volume is None:
+            return ""
+        return "read-only" if volume.read_only else "writable"
+
+
+def _volume_checks(group: TaskGroup) -> list[Check]:
+    checks = []
+    for request in group.volumes.values():
+        if request.type == "host":
+            enough = ("read-only", "writable") if request.read_only else ("writable",)
+            column = HostVolumeColumn(request.source or request.name)
+            checks.append(Check("missing compatible host volumes", column, enough.__contains__))
+        elif request.type == "csi":
+            checks.append(Check(f"missing CSI volume(s) {request.source}", FieldColumn("id"), lambda _: False))
+    return checks
+
+
+@dataclass(frozen=True)
+class NetworkModeColumn:
+    """Whether a node offers a network mode; "", "host" and "none" are everywhere."""
+
+    mode: str
+
+    def read(self, node: Node) -> bool:
+        has = node.node_resources
+        offered = {network.mode for network in has.networks} | {network.mode for network in has.node_networks}
+        return self.mode in offered
+
+
+@dataclass(frozen=True)
+class HostNetworkColumn:
+    """Whether a node has an address under the name a port asks for."""
+
+    host_network: str
+
+    def read(self, node: Node) -> bool:
+        wanted = interpolate(node, self.host_network)
+        networks = node.node_resources.node_networks
+        return wanted == "default" or any(a.alias == wanted for network in networks for a in network.addresses)
+
+
+def _network_checks(group: TaskGroup) -> list[Check]:
+    checks = []
+    for network in group.networks:
+        if network.mode not in ("", "host", "none"):
+            checks.append(Check("missing network", NetworkModeColumn(network.mode), bool))
+        for port in (*network.reserved_ports, *network.dynamic_ports):
+            if port.host_network not in ("", "default"):
+                reason = f'missing host network "{port.host_network}" for port "{port.label}"'
+                checks.append(Check(reason, HostNetworkColumn(port.host_network), bool))
+    return checks
+
+
+@dataclass(frozen=True)
+class DevicesColumn:
+    """Whether a node has all requested devices, whoever uses them now."""
+
+    requests: tuple[RequestedDevice, ...]
+
+    def read(self, node: Node) -> bool:
+        return devices_suffice(node, self.requests)
+
+
+@dataclass(frozen=True)
+class ReservedPortsColumn:
+    """The host ports that the operator keeps back, as text."""
+
+    def read(self, node: Node) -> str:
+        return node.reserved_resources.networks.reserved_host_ports

@@ -1,0 +1,95 @@
+"""Pure: what comes of an evaluation: a plan, the evaluation as it should be stored, and evaluations that follow."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from lepa.kit.durations import ZERO_TIME
+from lepa.model.evaluation import Evaluation
+from lepa.model.job import Job
+from lepa.model.plan import Plan
+from lepa.model.wire import Wire, to_builtins
+from lepa.scheduler.candidates import class_eligibility
+from lepa.scheduler.columns import NodeColumns
+from lepa.scheduler.place import Placed
+from lepa.scheduler.view import View
+
+CREATED_FOR_REMAINING = "created to place remaining allocations"
+
+
+class Outcome(Wire, frozen=True):
+    """plan: to be checked and committed. evaluation: to be stored once the whole plan is. new_evaluations: with it.
+
+    If the plan was refused in part, the evaluation is processed again with a newer view instead, and `evaluation` and
+    `new_evaluations` of this outcome are thrown away, but for evaluations that committed allocations name as their
+    follow-up. An `evaluation` with status "blocked" waits again.
+    """
+
+    plan: Plan
+    evaluation: Evaluation
+    new_evaluations: tuple[Evaluation, ...] = ()
+
+
+def finish(
+    evaluation: Evaluation,
+    view: View,
+    job: Job | None,
+    plan: Plan,
+    placed: Placed,
+    followups: Sequence[Evaluation],
+    columns: NodeColumns,
+    now_ns: int,
+    new_id: Callable[[], str],
+) -> Outcome:
+    """Close an evaluation. What could not be placed waits in a blocked one, which may be the same once more."""
+    metrics = {
+        name: msgspec.structs.replace(metric, coalesced_failures=placed.failed_counts[name] - 1)
+        for name, metric in placed.failures.items()
+    }
+    queued = {group.name: 0 for group in job.task_groups} if job is not None and not job.stop else {}
+    queued |= placed.failed_counts
+    done = msgspec.structs.replace(
+        evaluation,
+        status="complete",
+        status_description="",
+        failed_tg_allocs=metrics,
+        queued_allocations=queued,
+        snapshot_index=view.index,
+        modify_time=now_ns,
+        plan_annotations=_annotations(plan) if evaluation.annotate_plan else None,
+    )
+    new = list(followups)
+    if placed.failures and job is not None:
+        if evaluation.status == "blocked":
+            waiting = _blocked(done, job, placed, columns, evaluation.id)
+            done = msgspec.structs.replace(waiting, previous_eval=evaluation.previous_eval)
+        else:
+            waiting = _blocked(done, job, placed, columns, new_id())
+            new.append(waiting)
+            done = msgspec.structs.replace(done, blocked_eval=waiting.id)
+    return Outcome(plan=plan, evaluation=done, new_evaluations=tuple(new))
+
+
+def _blocked(done: Evaluation, job: Job, placed: Placed, columns: NodeColumns, blocked_id: str) -> Evaluation:
+    failed = [(group, ranking.candidates) for group, ranking in placed.rankings if group.name in placed.failures]
+    eligibility = class_eligibility(columns, job, failed)
+    return msgspec.structs.replace(
+        done,
+        id=blocked_id,
+        triggered_by="queued-allocs",
+        status="blocked",
+        status_description=CREATED_FOR_REMAINING,
+        previous_eval=done.id,
+        wait_until=ZERO_TIME,
+        class_eligibility=eligibility.classes,
+        escaped_computed_class=eligibility.escaped,
+        plan_annotations=None,
+        create_time=done.modify_time,
+        create_index=0,
+        modify_index=0,
+    )
+
+
+def _annotations(plan: Plan) -> dict[str, object]:
+    evicted = [stop.alloc_id for stop in plan.stops if stop.desired_status == "evict"]
+    return {"DesiredTGUpdates": to_builtins(plan.annotations), "PreemptedAllocs": evicted}

@@ -1,0 +1,341 @@
+"""Pure: makes the allocations that a reconciler asked for: chooses nodes, ports, devices and cores.
+
+Placements of one group and version share one ranking of nodes. Allocations of a group whose resources do not differ
+(no ports, devices or cores) share one object for them, so that a thousand cost little more than their ids.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from lepa.model.allocation import Allocation, AllocDeploymentStatus, RescheduleTracker
+from lepa.model.evaluation import AllocMetric, Evaluation
+from lepa.model.job import Job, TaskGroup
+from lepa.model.plan import AllocationStop
+from lepa.model.resources import (
+    AllocatedCpuResources,
+    AllocatedDeviceResource,
+    AllocatedMemoryResources,
+    AllocatedResources,
+    AllocatedSharedResources,
+    AllocatedTaskResources,
+    NetworkResource,
+)
+from lepa.model.task import Task
+from lepa.scheduler.chance import mix
+from lepa.scheduler.columns import NodeColumns, Proposal
+from lepa.scheduler.devices import assign_devices, devices_in_use
+from lepa.scheduler.ports import NodePorts, PortsGiven
+from lepa.scheduler.preempt import Preemptor, Victims
+from lepa.scheduler.rank import GroupRanking
+from lepa.scheduler.reconcile import Placement
+from lepa.scheduler.reschedule import failed_nodes, moved_tracker
+from lepa.scheduler.usage import core_mhz, free_core_ids, occupies
+from lepa.scheduler.view import View
+
+OWN_METRICS_MAX = 100
+"""Allocations of a group in one plan that carry the score of their own node; later ones share one metric."""
+
+
+@dataclass
+class Placed:
+    """What came of the placements. failures: by group, why it could not be placed and how often."""
+
+    allocations: list[Allocation] = field(default_factory=list)
+    stops: list[AllocationStop] = field(default_factory=list)
+    failures: dict[str, AllocMetric] = field(default_factory=dict)
+    failed_counts: dict[str, int] = field(default_factory=dict)
+    rankings: list[tuple[TaskGroup, GroupRanking]] = field(default_factory=list)
+
+
+class Placer:
+    """Places the allocations of one evaluation; `proposal` holds the plan so far and is kept up to date.
+
+    siblings: the job's allocations as the view has them. may_preempt: whether lower priorities may be evicted.
+    """
+
+    def __init__(
+        self,
+        view: View,
+        columns: NodeColumns,
+        proposal: Proposal,
+        evaluation: Evaluation,
+        now_ns: int,
+        seed: int,
+        new_id: Callable[[], str],
+        *,
+        may_preempt: bool = False,
+    ) -> None:
+        self._view, self._columns, self._proposal = view, columns, proposal
+        self._evaluation, self._now_ns, self._seed, self._new_id = evaluation, now_ns, seed, new_id
+        self._may_preempt = may_preempt
+        self._result = Placed()
+        self._siblings = {alloc.id: alloc for alloc in view.job_allocations(evaluation.namespace, evaluation.job_id)}
+
+    def place(self, placements: Iterable[Placement]) -> Placed:
+        """Try all placements: first those that make room by what they replace."""
+        by_group: dict[tuple[int, str], list[Placement]] = {}
+        for placement in sorted(placements, key=lambda p: p.replaces is None):
+            by_group.setdefault((placement.job.version, placement.group.name), []).append(placement)
+        for group_placements in by_group.values():
+            self._place_group(group_placements)
+        return self._result
+
+    def _place_group(self, placements: Sequence[Placement]) -> None:
+        job, group = placements[0].job, placements[0].group
+        step = _GroupPlacer(self, job, group)
+        self._result.rankings.append((group, step.ranking))
+        out_of_room = False
+        failed: list[Placement] = []
+        for placement in placements:
+            if (out_of_room and placement.replaces is None) or not self._place_one(step, placement):
+                failed.append(placement)
+                out_of_room = out_of_room or not (placement.replaces or placement.node_id)
+        if failed:
+            nodes = [placement.node_id for placement in failed if placement.node_id]
+            rows = [self._columns.row_of[node] for node in nodes if node in self._columns.row_of]
+            counts = self._result.failed_counts
+            counts[group.name] = counts.get(group.name, 0) + len(failed)
+            self._result.failures.setdefault(group.name, step.ranking.failure_metric(rows))
+
+    def _place_one(self, step: "_GroupPlacer", placement: Placement) -> bool:
+        """Stop what the placement replaces, place it, and if that fails let the replaced one run on."""
+        before = self._siblings.get(placement.replaces.alloc_id) if placement.replaces else None
+        running = before is not None and occupies(before)
+        if before is not None and running:
+            stopped = msgspec.structs.replace(before, desired_status="stop")
+            self._proposal.put(stopped, before)
+            step.released(before.node_id)
+        alloc = step.place(placement)
+        if alloc is None:
+            if before is not None and running:
+                self._proposal.put(before, stopped)
+                step.restored(before.node_id)
+            return False
+        if placement.replaces is not None:
+            self._result.stops.append(placement.replaces)
+        self._result.allocations.append(alloc)
+        return True
+
+    def siblings(self) -> list[Allocation]:
+        """The job's allocations that run on, with those placed so far."""
+        kept = [a for a in self._siblings.values() if occupies(self._proposal.current(a))]
+        return [*kept, *self._result.allocations]
+
+
+class _GroupPlacer:
+    """Places allocations of one group and version."""
+
+    def __init__(self, placer: Placer, job: Job, group: TaskGroup) -> None:
+        self._placer, self._job, self._group = placer, job, group
+        self._columns, self._proposal = placer._columns, placer._proposal
+        configuration = placer._view.scheduler_configuration()
+        pool = placer._view.node_pool(job.node_pool)
+        pooled = pool.scheduler_configuration if pool else None
+        algorithm = (pooled.scheduler_algorithm if pooled else "") or configuration.scheduler_algorithm
+        oversubscribed = pooled.memory_oversubscription_enabled if pooled else None
+        if oversubscribed is None:
+            oversubscribed = configuration.memory_oversubscription_enabled
+        self._oversubscribed = oversubscribed
+        self.ranking = GroupRanking(
+            self._columns, self._proposal, job, group, placer.siblings(), algorithm, placer._seed
+        )
+        self._differs = _resources_differ(group)
+        self._shared = None if self._differs else self._resources(PortsGiven(), {}, {}, {})
+        self._preemptor = (
+            Preemptor(placer._view, self._columns, self._proposal, job, self.ranking) if placer._may_preempt else None
+        )
+        self._made = 0
+
+    def released(self, node_id: str) -> None:
+        """A sibling on a node was stopped."""
+        row = self._columns.row_of.get(node_id)
+        if row is not None:
+            self.ranking.released(row)
+
+    def restored(self, node_id: str) -> None:
+        """A sibling on a node runs on after all."""
+        row = self._columns.row_of.get(node_id)
+        if row is not None:
+            self.ranking.restored(row)
+
+    def place(self, placement: Placement) -> Allocation | None:
+        """Place one allocation, evicting others if nothing else helps; None when it cannot be placed."""
+        previous = placement.previous
+        if placement.node_id:
+            return self._place_on_node(placement)
+        row = self._preferred_row(placement)
+        penalised = frozenset[int]()
+        if previous is not None and placement.rescheduled:
+            rows = (self._columns.row_of.get(node_id) for node_id in failed_nodes(previous))
+            penalised = frozenset(row for row in rows if row is not None)
+        row = self.ranking.take(penalised) if row is None else row
+        while row is not None:
+            resources = self._assign(row)
+            if isinstance(resources, AllocatedResources):
+                return self._make(placement, row, resources)
+            self.ranking.refuse(row, resources)
+            row = self.ranking.take(penalised)
+        return self._place_by_preemption(placement)
+
+    def _place_on_node(self, placement: Placement) -> Allocation | None:
+        row = self._columns.row_of.get(placement.node_id)
+        if row is None:
+            return None
+        resources = self._assign(row) if self.ranking.take_row(row) else "taken"
+        if isinstance(resources, AllocatedResources):
+            return self._make(placement, row, resources)
+        victims = self._preemptor.on(row) if self._preemptor is not None and self.ranking.is_open(row) else None
+        return self._make_by_eviction(placement, victims) if victims is not None else None
+
+    def _preferred_row(self, placement: Placement) -> int | None:
+        """The node of the one before, where a sticky disk waits."""
+        previous = placement.previous
+        if previous is None or placement.rescheduled or not self._group.ephemeral_disk.sticky:
+            return None
+        row = self._columns.row_of.get(previous.node_id)
+        return row if row is not None and self.ranking.take_row(row) else None
+
+    def _place_by_preemption(self, placement: Placement) -> Allocation | None:
+        if self._preemptor is None:
+            return None
+        while (victims := self._preemptor.take()) is not None:
+            alloc = self._make_by_eviction(placement, victims)
+            if alloc is not None:
+                return alloc
+        return None
+
+    def _make_by_eviction(self, placement: Placement, victims: Victims) -> Allocation | None:
+        evicted = self._evict(victims)
+        resources = self._assign(victims.row)
+        if isinstance(resources, AllocatedResources):
+            return self._make(placement, victims.row, resources, tuple(victims.allocs))
+        for alloc, before in evicted:
+            self._proposal.put(before, alloc)
+        return None
+
+    def _evict(self, victims: Victims) -> list[tuple[Allocation, Allocation]]:
+        evicted = []
+        for before in victims.allocs:
+            alloc = msgspec.structs.replace(before, desired_status="evict")
+            self._proposal.put(alloc, before)
+            evicted.append((alloc, before))
+        return evicted
+
+    def _make(
+        self, placement: Placement, row: int, resources: AllocatedResources, victims: tuple[Allocation, ...] = ()
+    ) -> Allocation:
+        placer, node = self._placer, self._columns.node(row)
+        previous, ask = placement.previous, self.ranking.ask(row)
+        alloc = Allocation(
+            id=placer._new_id(),
+            namespace=self._job.namespace,
+            eval_id=placer._evaluation.id,
+            name=placement.name,
+            node_id=node.id,
+            node_name=node.name,
+            job_id=self._job.id,
+            job_version=self._job.version,
+            task_group=self._group.name,
+            allocated_resources=resources,
+            metrics=self._metric(row),
+            desired_status="run",
+            client_status="pending",
+            previous_allocation=previous.id if previous else "",
+            reschedule_tracker=self._tracker(placement),
+            deployment_status=AllocDeploymentStatus(canary=True) if placement.canary else None,
+            preempted_allocations=tuple(victim.id for victim in victims),
+            deployment_id=placement.deployment_id,
+            create_time=placer._now_ns,
+            modify_time=placer._now_ns,
+        )
+        self._proposal.put(alloc, usage=ask)
+        self.ranking.placed(row)
+        for victim in victims:
+            description = f"Preempted by alloc ID {alloc.id}"
+            placer._result.stops.append(
+                AllocationStop(
+                    alloc_id=victim.id, description=description, desired_status="evict", preempted_by=alloc.id
+                )
+            )
+        return alloc
+
+    def _metric(self, row: int) -> AllocMetric:
+        self._made += 1
+        if self._made > OWN_METRICS_MAX:
+            return self.ranking.shared_metric()
+        return self.ranking.success_metric(row)
+
+    def _tracker(self, placement: Placement) -> RescheduleTracker | None:
+        if placement.previous is None:
+            return None
+        if placement.rescheduled:
+            return moved_tracker(placement.previous, self._group, self._placer._now_ns)
+        return placement.previous.reschedule_tracker
+
+    def _assign(self, row: int) -> AllocatedResources | str:
+        """Everything the group is given on a node, or the dimension that is exhausted."""
+        if self._shared is not None:
+            return self._shared
+        node = self._columns.node(row)
+        allocs = self._proposal.node_allocations(node.id)
+        ports = NodePorts(node, allocs, (self._job.namespace, self._job.id))
+        seed = mix(self._placer._seed, self._made)
+        shared = ports.assign(self._group.networks, seed)
+        if isinstance(shared, str):
+            return shared
+        running = [alloc for alloc in allocs if occupies(alloc)]
+        in_use, free_cores = devices_in_use(running), list(free_core_ids(node, running))
+        networks: dict[str, tuple[NetworkResource, ...]] = {}
+        devices: dict[str, tuple[AllocatedDeviceResource, ...]] = {}
+        cores: dict[str, tuple[tuple[int, ...], int]] = {}
+        for position, task in enumerate(self._group.tasks):
+            own = ports.assign(task.resources.networks, mix(seed, position))
+            given = assign_devices(node, in_use, task.resources.devices)
+            if isinstance(own, str):
+                return own
+            if isinstance(given, str):
+                return f"devices: {given}"
+            networks[task.name], devices[task.name] = own.networks, given
+            in_use |= {(d.vendor, d.type, d.name, i) for d in given for i in d.device_ids}
+            if len(free_cores) < task.resources.cores:
+                return "cores"
+            taken = tuple(free_cores[: task.resources.cores])
+            free_cores = free_cores[task.resources.cores :]
+            cores[task.name] = taken, core_mhz(node) * len(taken)
+        return self._resources(shared, networks, devices, cores)
+
+    def _resources(
+        self,
+        shared: PortsGiven,
+        networks: dict[str, tuple[NetworkResource, ...]],
+        devices: dict[str, tuple[AllocatedDeviceResource, ...]],
+        cores: dict[str, tuple[tuple[int, ...], int]],
+    ) -> AllocatedResources:
+        tasks = {}
+        for task in self._group.tasks:
+            ids, mhz = cores.get(task.name, ((), 0))
+            tasks[task.name] = AllocatedTaskResources(
+                cpu=AllocatedCpuResources(cpu_shares=mhz or task.resources.cpu, reserved_cores=ids),
+                memory=self._memory(task),
+                networks=networks.get(task.name, ()),
+                devices=devices.get(task.name, ()),
+            )
+        return AllocatedResources(
+            tasks=tasks,
+            task_lifecycles={task.name: task.lifecycle for task in self._group.tasks},
+            shared=AllocatedSharedResources(
+                networks=shared.networks, disk_mb=self._group.ephemeral_disk.size_mb, ports=shared.mappings
+            ),
+        )
+
+    def _memory(self, task: Task) -> AllocatedMemoryResources:
+        ceiling = task.resources.memory_max_mb if self._oversubscribed else 0
+        return AllocatedMemoryResources(memory_mb=task.resources.memory_mb, memory_max_mb=ceiling)
+
+
+def _resources_differ(group: TaskGroup) -> bool:
+    """Whether what a group is given depends on the node."""
+    asked = [task.resources for task in group.tasks]
+    return bool(group.networks) or any(r.cores or r.networks or r.devices for r in asked)

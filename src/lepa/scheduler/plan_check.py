@@ -1,0 +1,156 @@
+"""Pure: does a plan still fit the newest state, node by node.
+
+Several workers plan at once from snapshots that grow old. Whoever commits plans asks here, one plan at a time, with the
+newest snapshot: what still fits on a node is taken as a whole, what does not is refused for that node alone, and a
+refused plan carries the index at which to look again. An eviction is taken only together with the placement it makes
+room for. A plan that is `all_at_once` is taken whole or not at all.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+import msgspec
+
+from lepa.model.allocation import Allocation
+from lepa.model.node import Node
+from lepa.model.plan import AllocationStop, Plan, PlanResult
+from lepa.scheduler.devices import devices_in_use
+from lepa.scheduler.feasible import is_ready
+from lepa.scheduler.ports import held_ports, holds_ports_against
+from lepa.scheduler.usage import Usage, allocation_usage, has_ended, node_capacity, occupies
+from lepa.scheduler.view import View
+
+
+def check_plan(plan: Plan, view: View) -> PlanResult:
+    """What of a plan may be committed on top of `view`."""
+    by_node: dict[str, list[Allocation]] = {}
+    for alloc in plan.updates:
+        by_node.setdefault(alloc.node_id, []).append(alloc)
+    stops = {stop.alloc_id: stop for stop in plan.stops}
+    runs = _job_still_runs(plan, view)
+    rejected = [node for node in by_node if not _node_accepts(by_node[node], stops, runs, plan, view, node)]
+    if not rejected:
+        return PlanResult(updates=plan.updates, stops=plan.stops, deployment=plan.deployment)
+    if plan.all_at_once:
+        return PlanResult(refresh_index=view.index, rejected_nodes=tuple(sorted(rejected)))
+    refused = {alloc.id for node in rejected for alloc in by_node[node]}
+    return PlanResult(
+        refresh_index=view.index,
+        updates=tuple(alloc for alloc in plan.updates if alloc.id not in refused),
+        stops=tuple(stop for stop in plan.stops if stop.preempted_by not in refused),
+        rejected_nodes=tuple(sorted(rejected)),
+        deployment=plan.deployment,
+    )
+
+
+def plan_parts(plan: Plan, objects_max: int) -> Iterator[Plan]:
+    """A plan in parts of at most `objects_max` allocations, each safe to commit alone and in this order.
+
+    What stops comes first, so that a plan broken off anywhere leaves no more allocations than wanted and no node over
+    its resources. The deployment travels with the first part. An `all_at_once` plan is one part.
+    """
+    if plan.all_at_once or len(plan.stops) + len(plan.updates) <= objects_max:
+        yield plan
+        return
+    first = msgspec.structs.replace(plan, updates=(), stops=())
+    following = msgspec.structs.replace(first, deployment=None, deployment_updates=())
+    for stops in _chunks(plan.stops, objects_max):
+        yield msgspec.structs.replace(first, stops=tuple(stops))
+        first = following
+    for updates in _chunks(plan.updates, objects_max):
+        yield msgspec.structs.replace(first, updates=tuple(updates))
+        first = following
+
+
+def _chunks(items: Sequence[Allocation] | Sequence[AllocationStop], size: int) -> Iterator[Sequence[object]]:
+    for start in range(0, len(items), size):
+        yield items[start : start + size]
+
+
+def _job_still_runs(plan: Plan, view: View) -> bool:
+    """Whether the plan's job has not been stopped or purged since; nothing new may be placed for one that was."""
+    if plan.job is None:
+        return True
+    job = view.job(plan.job.namespace, plan.job.id)
+    return job is not None and not job.stop
+
+
+def _node_accepts(
+    updates: Sequence[Allocation],
+    stops: dict[str, AllocationStop],
+    job_runs: bool,
+    plan: Plan,
+    view: View,
+    node_id: str,
+) -> bool:
+    if not any(occupies(alloc) for alloc in updates):
+        return True
+    before = [alloc for alloc in view.node_allocations(node_id) if not has_ended(alloc)]
+    known = {alloc.id for alloc in before if occupies(alloc)}
+    fresh = [alloc for alloc in updates if occupies(alloc) and alloc.id not in known]
+    if fresh and not job_runs:
+        return False
+    node = view.node(node_id)
+    if node is None or (fresh and not is_ready(node)):
+        return False
+    after = after_plan(before, updates, stops)
+    return _resources_fit(node, before, after) and not ports_collide(after, updates) and _devices_are_apart(after)
+
+
+def after_plan(
+    before: Iterable[Allocation], updates: Iterable[Allocation], stops: dict[str, AllocationStop]
+) -> list[Allocation]:
+    """The allocations of a node that have not ended, as a plan leaves them."""
+    after = {alloc.id: alloc for alloc in before}
+    for alloc_id, stop in stops.items():
+        if alloc_id in after:
+            status = stop.client_status or after[alloc_id].client_status
+            after[alloc_id] = msgspec.structs.replace(
+                after[alloc_id], desired_status=stop.desired_status, client_status=status
+            )
+    after.update((alloc.id, alloc) for alloc in updates)
+    return [alloc for alloc in after.values() if not has_ended(alloc)]
+
+
+def _resources_fit(node: Node, before: Iterable[Allocation], after: Iterable[Allocation]) -> bool:
+    """Within capacity, or, on a node that is over it already, at least using no more than before."""
+    used, used_before, capacity = _total(after), _total(before), node_capacity(node)
+    if any(now > room and now > was for now, room, was in zip(used, capacity, used_before, strict=True)):
+        return False
+    limit = node.node_max_allocs
+    return not limit or sum(occupies(alloc) for alloc in after) <= limit
+
+
+def _total(allocs: Iterable[Allocation]) -> Usage:
+    total = Usage()
+    for alloc in allocs:
+        if occupies(alloc):
+            total = total.plus(allocation_usage(alloc))
+    return total
+
+
+def ports_collide(after: Iterable[Allocation], updates: Iterable[Allocation]) -> bool:
+    """Whether an allocation that a plan changes has a port that another on the node holds."""
+    changed = {alloc.id: held_ports(alloc) for alloc in updates if occupies(alloc)}
+    if not any(changed.values()):
+        return False
+    jobs = {(alloc.namespace, alloc.job_id) for alloc in updates}
+    held: dict[tuple[str, int], str] = {}
+    for alloc in after:
+        if all(holds_ports_against(alloc, job) for job in jobs):
+            for port in held_ports(alloc):
+                if held.setdefault(port, alloc.id) != alloc.id and (alloc.id in changed or held[port] in changed):
+                    return True
+    return False
+
+
+def _devices_are_apart(after: Iterable[Allocation]) -> bool:
+    """Whether no device instance and no reserved core is given twice."""
+    running = [alloc for alloc in after if occupies(alloc)]
+    given = [device for alloc in running for device in devices_in_use([alloc])]
+    cores = [
+        core
+        for alloc in running
+        for task in alloc.allocated_resources.tasks.values()
+        for core in task.cpu.reserved_cores
+    ]
+    return len(given) == len(set(given)) and len(cores) == len(set(cores))

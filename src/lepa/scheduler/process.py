@@ -1,0 +1,98 @@
+"""Pure: the scheduler's door: one evaluation in, one outcome out, by type of job.
+
+    outcome = process(evaluation, snapshot, now_ns=…, seed=…, new_id=random.uuid, columns=columns)
+
+The caller keeps `columns` (a `NodeColumns`, one a worker) between calls, checks and commits `outcome.plan`
+(`lepa.scheduler.plan_check`), and stores `outcome.evaluation` and `outcome.new_evaluations` when all of it was taken.
+If it was not, the evaluation is processed again on a newer view, at most `attempts_max` times; then `give_up`.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from lepa.model.allocation import Allocation
+from lepa.model.evaluation import Evaluation
+from lepa.model.plan import Plan
+from lepa.scheduler.columns import NodeColumns
+from lepa.scheduler.generic import process_generic
+from lepa.scheduler.outcome import Outcome
+from lepa.scheduler.system import process_system
+from lepa.scheduler.view import View
+
+CREATED_FOR_CONFLICTS = "created due to placement conflicts"
+ATTEMPTS_MAX = {"service": 5, "batch": 2, "system": 5, "sysbatch": 2}
+
+
+def process(
+    evaluation: Evaluation,
+    view: View,
+    *,
+    now_ns: int,
+    seed: int,
+    new_id: Callable[[], str],
+    columns: NodeColumns,
+) -> Outcome:
+    """Decide what an evaluation's job needs.
+
+    now_ns: Unix nanoseconds. seed: decides between equal nodes. new_id: a fresh id for allocations, evaluations,
+    deployments. The same arguments give the same outcome, whatever `columns` has seen before.
+    """
+    decide = process_system if evaluation.type in ("system", "sysbatch") else process_generic
+    return decide(evaluation, view, now_ns, seed, new_id, columns)
+
+
+def attempts_max(evaluation: Evaluation) -> int:
+    """How many times an evaluation may be processed when its plans are refused."""
+    return ATTEMPTS_MAX.get(evaluation.type, 1)
+
+
+def give_up(evaluation: Evaluation, view: View, *, now_ns: int, new_id: Callable[[], str]) -> Outcome:
+    """The outcome of an evaluation whose plans were refused too often: failed, and a blocked one to try again later."""
+    waiting = msgspec.structs.replace(
+        evaluation,
+        id=new_id(),
+        triggered_by="max-plan-attempts",
+        status="blocked",
+        status_description=CREATED_FOR_CONFLICTS,
+        previous_eval=evaluation.id,
+        blocked_eval="",
+        escaped_computed_class=True,
+        snapshot_index=view.index,
+        create_time=now_ns,
+        modify_time=now_ns,
+        create_index=0,
+        modify_index=0,
+    )
+    failed = msgspec.structs.replace(
+        evaluation,
+        status="failed",
+        status_description=f"maximum attempts reached ({attempts_max(evaluation)})",
+        blocked_eval=waiting.id,
+        modify_time=now_ns,
+    )
+    plan = Plan(eval_id=evaluation.id, priority=evaluation.priority, snapshot_index=view.index)
+    return Outcome(plan=plan, evaluation=failed, new_evaluations=(waiting,))
+
+
+def evaluations_for_preempted(
+    evicted: Iterable[Allocation], view: View, *, now_ns: int, new_id: Callable[[], str]
+) -> list[Evaluation]:
+    """An evaluation for each job that lost allocations to the evictions of a committed plan."""
+    keys = sorted({(alloc.namespace, alloc.job_id) for alloc in evicted})
+    jobs = [job for key in keys if (job := view.job(*key)) is not None]
+    return [
+        Evaluation(
+            id=new_id(),
+            namespace=job.namespace,
+            priority=job.priority,
+            type=job.type,
+            triggered_by="preemption",
+            job_id=job.id,
+            job_modify_index=job.modify_index,
+            status="pending",
+            create_time=now_ns,
+            modify_time=now_ns,
+        )
+        for job in jobs
+    ]
