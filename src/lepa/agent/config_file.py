@@ -20,7 +20,7 @@ SUFFIXES = (".hcl", ".json")
 
 
 def load(paths: Iterable[Path]) -> dict[str, Any]:
-    """Everything that files, and directories' files in order of their names, say together. Raises LepaError(invalid)."""
+    """Everything that files, and directories' files in order of their names, say together. Raises LepaError."""
     merged: dict[str, Any] = {}
     for path in paths:
         for file in _files(path):

@@ -1,7 +1,7 @@
 """One allocation: its directories, its tasks in life-cycle order, its services, its health.
 
-Whenever something changes, `_consider` asks `task_lifecycle.decide` what may start and what has to end, and carries that
-out. The runner never talks to the servers: `report` tells the client that the allocation has news.
+Whenever something changes, `_consider` asks `task_lifecycle.decide` what may start and what has to end, and carries
+that out. The runner never talks to the servers: `report` tells the client that the allocation has news.
 """
 
 import asyncio

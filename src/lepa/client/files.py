@@ -1,7 +1,7 @@
 """Files and logs of an allocation, as the API shows them.
 
-Rotated logs are `<task>.<stdout|stderr>.<n>`, read as one text in the order of n. A follower polls: that is what works for
-files that other processes write, and it costs one `stat` each 100 ms.
+Rotated logs are `<task>.<stdout|stderr>.<n>`, read as one text in the order of n. A follower polls: that is what
+works for files that other processes write, and it costs one `stat` each 100 ms.
 """
 
 import asyncio

@@ -22,7 +22,8 @@ from lepa.model.wire import Wire, from_msgpack, to_msgpack
 SCHEMA = """
 create table if not exists facts (name text primary key, value blob not null) without rowid;
 create table if not exists allocations (id text primary key, value blob not null) without rowid;
-create table if not exists tasks (alloc_id text, task text, value blob not null, primary key (alloc_id, task)) without rowid;
+create table if not exists tasks
+    (alloc_id text, task text, value blob not null, primary key (alloc_id, task)) without rowid;
 """
 QUEUE_MAX = 10_000
 GROUP_MAX = 500

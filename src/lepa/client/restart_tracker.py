@@ -1,8 +1,8 @@
 """Pure: restart, wait, or give up, after a task has ended.
 
 Nomad's policy: up to `attempts` restarts within an `interval`; after that, mode "fail" gives up and mode "delay" waits
-for the next interval. A wait is the policy's delay plus up to a quarter of it, so that tasks that failed together do not
-return together. A successful batch task is done; a service task is restarted whatever its exit code.
+for the next interval. A wait is the policy's delay plus up to a quarter of it, so that tasks that failed together do
+not return together. A successful batch task is done; a service task is restarted whatever its exit code.
 """
 
 from typing import Literal, NamedTuple

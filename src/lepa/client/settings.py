@@ -21,9 +21,9 @@ class ReservedSettings(msgspec.Struct, frozen=True):
 class ClientSettings(msgspec.Struct, frozen=True):
     """How this node works.
 
-    directory: state, and `alloc` unless alloc_dir is set. http_address: where its API can be reached, `ip:port`. node_id:
-    only for tests of identity; otherwise it is made once and kept. cpu_mhz, memory_mb, disk_mb: 0 measures them.
-    network_interface: "" takes the one with the default route. gc_allocs_max: ended allocations kept on disk.
+    directory: state, and `alloc` unless alloc_dir is set. http_address: where its API can be reached, `ip:port`.
+    node_id: only for tests of identity; otherwise it is made once and kept. cpu_mhz, memory_mb, disk_mb: 0 measures
+    them. network_interface: "" takes the one with the default route. gc_allocs_max: ended allocations kept on disk.
     exit_with_agent: kill all tasks when the agent stops (development).
     """
 

@@ -1,8 +1,8 @@
 """Pure: a task's environment variables, and `${…}` in its texts.
 
 Names are Nomad's, because job files in the world read them: NOMAD_ALLOC_ID, NOMAD_PORT_http, NOMAD_META_owner, … Later
-sources win over earlier ones: built-in names, meta, the host's environment (drivers without an image), the task's `env`,
-variables that hooks add. A `${name}` that nothing defines stays as it is.
+sources win over earlier ones: built-in names, meta, the host's environment (drivers without an image), the task's
+`env`, variables that hooks add. A `${name}` that nothing defines stays as it is.
 """
 
 import re

@@ -43,7 +43,9 @@ class TaskSession(Protocol):
 class NodeService(Protocol):
     """One node, as the HTTP edge sees it."""
 
-    node_id: str
+    @property
+    def node_id(self) -> str:
+        """The node's id."""
 
     def has_allocation(self, alloc_id: str) -> bool:
         """Whether this node knows the allocation."""

@@ -1,0 +1,225 @@
+"""The internal port: calls of `lepa.rpc.methods` as msgpack over HTTP, and the same calls inside one process.
+
+    POST /rpc/<Method.Name>   body: the request
+      200  application/msgpack          a Reply
+      200  application/x-msgpack-seq    a stream: frames of 4 bytes length, big-endian, and an answer
+      4xx, 5xx                          a Refusal: the LepaError as it was raised
+
+Reads are tried again at the next server when a connection fails. A write is tried again only when it has certainly not
+been done: the connection could not be made, or nobody led. A stream that breaks ends with an error and is the caller's
+to begin again, because only the caller knows how far it came.
+"""
+
+import asyncio
+import logging
+import struct
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar, cast
+
+import aiohttp
+import msgspec
+from aiohttp import web
+
+from lepa.kit.sources import Clock, Random
+from lepa.model.errors import Code, LepaError
+from lepa.model.wire import Wire, from_msgpack, to_msgpack
+from lepa.rpc.methods import METHODS, Method
+from lepa.rpc.requests import ReadRequest, Reply, Request
+
+BODY_MAX: Final = 16 * 1024 * 1024
+ATTEMPTS_MAX: Final = 8
+RETRY_FIRST_S: Final = 0.1
+RETRY_MAX_S: Final = 2.0
+CONNECT_TIMEOUT_S: Final = 5.0
+ANSWER_TIMEOUT_S: Final = 30.0
+
+MSGPACK: Final = "application/msgpack"
+MSGPACK_SEQUENCE: Final = "application/x-msgpack-seq"
+
+Q = TypeVar("Q", bound=Request)
+A = TypeVar("A")
+Answer = Callable[[Any], Awaitable[Reply[Any]]]
+StreamAnswer = Callable[[Any], AsyncIterator[Any]]
+
+STATUS: Final[dict[Code, int]] = {
+    "invalid": 400,
+    "denied": 403,
+    "not_found": 404,
+    "conflict": 409,
+    "unsupported": 501,
+    "no_leader": 503,
+    "timeout": 504,
+    "internal": 500,
+}
+
+log = logging.getLogger(__name__)
+
+
+class Refusal(Wire, frozen=True):
+    """A LepaError on the wire."""
+
+    code: Code = "internal"
+    message: str = ""
+    facts: dict[str, str] = {}
+
+
+class LocalCaller:
+    """Calls answered in this process. answers, streams: by method name; together they cover every method."""
+
+    def __init__(self, answers: Mapping[str, Answer], streams: Mapping[str, StreamAnswer]) -> None:
+        self._answers = answers
+        self._streams = streams
+
+    async def call(self, method: Method[Q, A], request: Q) -> Reply[A]:
+        answer = self._answers.get(method.name)
+        if answer is None:
+            raise LepaError("unsupported", f"no method {method.name} here")
+        return await answer(request)
+
+    def stream(self, method: Method[Q, A], request: Q) -> AsyncIterator[A]:
+        answer = self._streams.get(method.name)
+        if answer is None:
+            raise LepaError("unsupported", f"no stream {method.name} here")
+        return answer(request)
+
+
+def channel_app(caller: LocalCaller) -> web.Application:
+    """The HTTP application of the internal port; `caller` answers."""
+
+    async def answer(request: web.Request) -> web.StreamResponse:
+        method = METHODS.get(request.match_info["name"])
+        if method is None:
+            return _refused(LepaError("unsupported", f'unknown method "{request.match_info["name"]}"'))
+        try:
+            wanted = from_msgpack(await request.read(), method.request)
+            if method.kind == "stream":
+                return await _answer_stream(request, caller.stream(method, wanted))
+            reply = await caller.call(method, wanted)
+        except LepaError as error:
+            return _refused(error)
+        except msgspec.DecodeError as error:
+            return _refused(LepaError("invalid", f"{method.name}: {error}"))
+        except Exception:
+            log.exception("call failed method=%s", method.name)
+            return _refused(LepaError("internal", f"{method.name} failed; the server's log has the reason"))
+        return web.Response(body=to_msgpack(reply), content_type=MSGPACK)
+
+    app = web.Application(client_max_size=BODY_MAX)
+    app.router.add_post("/rpc/{name}", answer)
+    return app
+
+
+async def _answer_stream(request: web.Request, answers: AsyncIterator[Any]) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": MSGPACK_SEQUENCE})
+    await response.prepare(request)
+    async for answer in answers:
+        raw = to_msgpack(answer)
+        await response.write(struct.pack(">I", len(raw)) + raw)
+    await response.write_eof()
+    return response
+
+
+def _refused(error: LepaError) -> web.Response:
+    facts = {key: str(value) for key, value in error.facts.items()}
+    body = to_msgpack(Refusal(code=error.code, message=error.message, facts=facts))
+    return web.Response(status=STATUS[error.code], body=body, content_type=MSGPACK)
+
+
+class HttpCaller:
+    """Calls answered by one of several servers, over their internal ports. servers: `host:port` texts."""
+
+    def __init__(self, session: aiohttp.ClientSession, servers: Sequence[str], clock: Clock, random: Random) -> None:
+        self._session = session
+        self._servers = list(servers)
+        self._clock = clock
+        self._random = random
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The servers as they are tried: the one that answered last comes first."""
+        return tuple(self._servers)
+
+    def use(self, servers: Sequence[str]) -> None:
+        """Replace the list of servers, keeping the present one first while it is still in it."""
+        present = self._servers[:1]
+        kept = [server for server in present if server in servers]
+        self._servers = kept + [server for server in servers if server not in kept]
+
+    async def call(self, method: Method[Q, A], request: Q) -> Reply[A]:
+        body = to_msgpack(request)
+        timeout = aiohttp.ClientTimeout(total=_patience_s(request), sock_connect=CONNECT_TIMEOUT_S)
+        error = LepaError("no_leader", "no server is known")
+        for attempt in range(ATTEMPTS_MAX):
+            if not self._servers:
+                break
+            if attempt:
+                await self._clock.sleep(self._pause_s(attempt))
+            try:
+                return await self._post(method, body, timeout)
+            except LepaError as refusal:
+                if refusal.code != "no_leader":
+                    raise
+                error = refusal
+            except aiohttp.ClientConnectorError as unreached:
+                error = LepaError("no_leader", f"no server can be reached: {unreached}")
+            except (TimeoutError, aiohttp.ClientError, ConnectionError) as lost:
+                error = LepaError("timeout", f"{method.name}: the connection to {self._servers[0]} was lost: {lost}")
+                if method.kind != "read":
+                    raise error from lost
+            self._servers.append(self._servers.pop(0))
+        raise error
+
+    async def stream(self, method: Method[Q, A], request: Q) -> AsyncIterator[A]:
+        if not self._servers:
+            raise LepaError("no_leader", "no server is known")
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
+        decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(method.answer)
+        try:
+            async with self._session.post(self._url(method), data=to_msgpack(request), timeout=timeout) as response:
+                if response.status != 200:
+                    raise _refusal(response.status, await response.read())
+                while (size := await _read_exactly(response.content, 4)) is not None:
+                    raw = await _read_exactly(response.content, struct.unpack(">I", size)[0])
+                    if raw is not None:
+                        yield decoder.decode(raw)
+        except (TimeoutError, aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as lost:
+            raise LepaError("timeout", f"{method.name}: the stream from {self._servers[0]} broke: {lost}") from lost
+
+    async def _post(self, method: Method[Q, A], body: bytes, timeout: aiohttp.ClientTimeout) -> Reply[A]:
+        headers = {"Content-Type": MSGPACK}
+        async with self._session.post(self._url(method), data=body, headers=headers, timeout=timeout) as response:
+            raw = await response.read()
+            if response.status != 200:
+                raise _refusal(response.status, raw)
+            return cast(Reply[A], from_msgpack(raw, Reply[method.answer]))  # type: ignore[name-defined]
+
+    def _url(self, method: Method[Any, Any]) -> str:
+        return f"http://{self._servers[0]}/rpc/{method.name}"
+
+    def _pause_s(self, attempt: int) -> float:
+        return self._random.uniform(0.5, 1.0) * min(RETRY_MAX_S, RETRY_FIRST_S * 2.0**attempt)
+
+
+def _patience_s(request: Request) -> float:
+    """How long an answer may take: a blocking read's wait, the jitter that servers add, and a margin."""
+    if isinstance(request, ReadRequest) and request.index > 0:
+        return request.wait_ns / 1e9 * 17 / 16 + ANSWER_TIMEOUT_S
+    return ANSWER_TIMEOUT_S
+
+
+def _refusal(status: int, raw: bytes) -> LepaError:
+    try:
+        refusal = from_msgpack(raw, Refusal)
+    except msgspec.DecodeError:
+        return LepaError("internal", f"the server answered with status {status} and no reason")
+    return LepaError(refusal.code, refusal.message, **refusal.facts)
+
+
+async def _read_exactly(content: aiohttp.StreamReader, size: int) -> bytes | None:
+    """`size` bytes, or None at the end of the stream."""
+    try:
+        return await content.readexactly(size)
+    except asyncio.IncompleteReadError as error:
+        if error.partial:
+            raise
+        return None
