@@ -1,8 +1,8 @@
 """Long-lived answers: commands in tasks over a websocket, the event stream, this agent's log.
 
 Exec messages are JSON texts. To the task: `{"stdin":{"data":"base64"}}`, `{"stdin":{"close":true}}`,
-`{"tty_size":{"height":H,"width":W}}`. Back: `{"stdout":{"data":…}}`, `{"exited":true,"result":{"exit_code":N}}`. An empty
-object is a heartbeat, both ways.
+`{"tty_size":{"height":H,"width":W}}`. Back: `{"stdout":{"data":…}}`, `{"exited":true,"result":{"exit_code":N}}`. An
+empty object is a heartbeat, both ways.
 """
 
 import asyncio

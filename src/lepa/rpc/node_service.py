@@ -1,7 +1,7 @@
 """Pure: what the HTTP edge may ask of a node: files, logs, commands and figures of its allocations.
 
-The node's client implements it; the edge calls it when the node is its own, else it passes the request to the node's HTTP
-address otherwise. Unknown allocations raise LepaError(not_found) `Unknown allocation "<id>"`.
+The node's client implements it; the edge calls it when the node is its own, else it passes the request to the node's
+HTTP address otherwise. Unknown allocations raise LepaError(not_found) `Unknown allocation "<id>"`.
 """
 
 from collections.abc import AsyncIterator, Sequence
