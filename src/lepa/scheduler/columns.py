@@ -214,17 +214,28 @@ class Proposal:
         self.slots: Floats = columns.slots.copy()
         self._changed: dict[str, dict[str, Allocation]] = {}
 
-    def put(self, alloc: Allocation, before: Allocation | None = None, usage: Usage | None = None) -> None:
-        """Let an allocation be as given from now on. before: what it was; usage: what it occupies, when known."""
+    def put(self, alloc: Allocation, before: Allocation | None = None) -> None:
+        """Let an allocation be as given from now on. before: what it was."""
         row = self._columns.row_of.get(alloc.node_id)
         if row is not None:
             if before is not None and occupies(before):
-                self.used[:, row] -= allocation_usage(before)
-                self.slots[row] += 1
+                self.occupy(row, Usage().minus(allocation_usage(before)), -1)
             if occupies(alloc):
-                self.used[:, row] += usage or allocation_usage(alloc)
-                self.slots[row] -= 1
+                self.occupy(row, allocation_usage(alloc))
+        self.note(alloc)
+
+    def note(self, alloc: Allocation) -> None:
+        """`put` for an allocation whose row was occupied already."""
         self._changed.setdefault(alloc.node_id, {})[alloc.id] = alloc
+
+    def occupy(self, row: int, usage: Usage, count: int = 1) -> None:
+        """Let a row have `count` more allocations that use so much together."""
+        used = self.used
+        used[0, row] += usage[0]
+        used[1, row] += usage[1]
+        used[2, row] += usage[2]
+        used[3, row] += usage[3]
+        self.slots[row] -= count
 
     def current(self, alloc: Allocation) -> Allocation:
         """An allocation of the view as the plan leaves it."""

@@ -39,6 +39,11 @@ class _Lane:
         self._pending: list[Entry] = []
         self._heap: list[Entry] = []
 
+    def first(self, count: int) -> list[Entry]:
+        """The best rows of a lane that was only filled."""
+        columns = self._values[:count].tolist(), self._ties[:count].tolist(), self._rows[:count].tolist()
+        return list(zip(*columns, strict=True))
+
     def push(self, entry: Entry) -> None:
         heapq.heappush(self._heap, entry)
 
@@ -75,6 +80,7 @@ class Lanes:
         self._lanes: dict[int, _Lane] = {}
         self._heads: list[tuple[float, int, int, int]] = []
         self._moved: dict[int, Entry | None] = {}
+        self._only: tuple[int, _Lane] | None = None
 
     def fill(self, keys: Ints, values: Floats, ties: NDArray[np.uint64], rows: Ints) -> None:
         """Put rows in their lanes, all at once. All arrays: (rows that fit,)."""
@@ -85,22 +91,32 @@ class Lanes:
         starts = np.flatnonzero(np.diff(keys, prepend=keys[0] - 1)).tolist()
         for start, end in zip(starts, [*starts[1:], len(keys)], strict=True):
             part, key = slice(start, end), int(keys[start])
-            self._lanes[key] = _Lane(self._offset_of(key), values[part], ties[part], rows[part])
-            self._queue(key)
+            lane = self._add(key, _Lane(self._offset_of(key), values[part], ties[part], rows[part]))
+            self._queue(key, lane)
+
+    def best(self, count: int) -> list[int]:
+        """The best rows, as they were filled in."""
+        heads = [
+            (negated - lane.offset, tie, row)
+            for lane in self._lanes.values()
+            for negated, tie, row in lane.first(count)
+        ]
+        return [row for _, _, row in heapq.nsmallest(count, heads)]
 
     def shift(self, key: int) -> None:
         """Let a lane, if there is one, have the offset that it should have now."""
         lane = self._lanes.get(key)
         if lane is not None:
             lane.offset = self._offset_of(key)
-            self._queue(key)
+            self._queue(key, lane)
 
     def insert(self, key: int, value: float, tie: int, row: int) -> None:
         """Put one row in a lane."""
         entry = (-value, tie, row)
         self._moved[row] = entry
-        self._lane(key).push(entry)
-        self._queue(key)
+        lane = self._lanes.get(key) or self._add(key, _Lane(self._offset_of(key), *_NO_ROWS))
+        lane.push(entry)
+        self._queue(key, lane)
 
     def remove(self, row: int) -> None:
         """Make a row's place void."""
@@ -108,33 +124,45 @@ class Lanes:
 
     def pop(self) -> Head | None:
         """Remove and return the best row."""
-        while self._heads:
-            score, _, key, stamp = self._heads[0]
-            lane = self._lanes[key]
-            entry = lane.head() if lane.stamp == stamp else None
-            if entry is None:
-                heapq.heappop(self._heads)
-                continue
+        while (found := self._next()) is not None:
+            key, lane, entry = found
             lane.pop(entry)
-            self._queue(key)
+            self._queue(key, lane)
             if self._moved.get(entry[2], entry) is entry:
                 self._moved[entry[2]] = None
-                return Head(score, entry[1], entry[2])
+                return Head(entry[0] - lane.offset, entry[1], entry[2])
         return None
 
-    def _lane(self, key: int) -> _Lane:
-        lane = self._lanes.get(key)
-        if lane is None:
-            empty = np.zeros(0)
-            lane = self._lanes[key] = _Lane(
-                self._offset_of(key), empty, empty.astype(np.uint64), empty.astype(np.int64)
-            )
+    def _next(self) -> tuple[int, _Lane, Entry] | None:
+        """The lane with the best head, and that head."""
+        if self._only is not None:
+            head = self._only[1].head()
+            return (*self._only, head) if head is not None else None
+        while self._heads:
+            _, _, key, stamp = self._heads[0]
+            lane = self._lanes[key]
+            head = lane.head() if lane.stamp == stamp else None
+            if head is not None:
+                return key, lane, head
+            heapq.heappop(self._heads)
+        return None
+
+    def _add(self, key: int, lane: _Lane) -> _Lane:
+        """Add a lane. As long as there is only one, heads need not be compared."""
+        only, self._only = self._only, (key, lane) if not self._lanes else None
+        self._lanes[key] = lane
+        if only is not None:
+            self._queue(*only)
         return lane
 
-    def _queue(self, key: int) -> None:
+    def _queue(self, key: int, lane: _Lane) -> None:
         """Let the lane's present head stand for it."""
-        lane = self._lanes[key]
+        if self._only is not None:
+            return
         lane.stamp += 1
         head = lane.head()
         if head is not None:
             heapq.heappush(self._heads, (head[0] - lane.offset, head[1], key, lane.stamp))
+
+
+_NO_ROWS = np.zeros(0), np.zeros(0, np.uint64), np.zeros(0, np.int64)

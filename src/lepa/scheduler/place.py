@@ -250,7 +250,8 @@ class _GroupPlacer:
             create_time=placer._now_ns,
             modify_time=placer._now_ns,
         )
-        self._proposal.put(alloc, usage=ask)
+        self._proposal.occupy(row, ask)
+        self._proposal.note(alloc)
         self.ranking.placed(row)
         for victim in victims:
             description = f"Preempted by alloc ID {alloc.id}"

@@ -92,6 +92,7 @@ class GroupRanking:
     ) -> None:
         self._columns, self._proposal = columns, proposal
         self._job, self._group, self._algorithm = job, group, algorithm
+        self._count = max(1, group.count)
         self.candidates = find_candidates(columns, job, group)
         self._asks = _Asks(columns, group)
         own = [alloc for alloc in siblings if alloc.task_group == group.name]
@@ -140,11 +141,12 @@ class GroupRanking:
         """Count a placement that the proposal already holds, and put the row back where it now belongs."""
         self._collisions[row] += 1
         self._distinct.count(row)
-        self._count_spreads(row)
+        if self._spreads:
+            self._count_spreads(row)
         if self._static_ports:
             port = self._static_ports[0]
             self.refuse(row, f"network: reserved port collision {port.label}={port.value}")
-        elif self.candidates.feasible[row] and not self._distinct.closed(row) and not self.shortage(row):
+        else:
             self._insert(row)
 
     def released(self, row: int) -> None:
@@ -153,8 +155,7 @@ class GroupRanking:
         self._distinct.count(row, -1)
         self._count_spreads(row, -1)
         self._refused.pop(row, None)
-        if self.candidates.feasible[row] and not self._distinct.closed(row) and not self.shortage(row):
-            self._insert(row)
+        self._insert(row)
 
     def restored(self, row: int) -> None:
         """Take back `released`: the proposal has the sibling running again."""
@@ -295,7 +296,7 @@ class GroupRanking:
         sums = self._fullness(rows)
         terms = np.ones(len(rows))
         crowded = collisions > 0
-        sums[crowded] -= (collisions[crowded] + 1) / max(1, self._group.count)
+        sums[crowded] -= (collisions[crowded] + 1) / self._count
         terms += crowded
         if self._affinity is not None:
             sums += self._affinity[rows]
@@ -307,7 +308,7 @@ class GroupRanking:
         if self._spreads:
             keys = self._combinations[rows] * TERMS_MAX + terms.astype(np.int64)
         self._lanes.fill(keys, values, self._ties[rows], rows)
-        self._first_best = self._best_of(rows, values, keys)
+        self._first_best = tuple(self._score_meta(row) for row in self._lanes.best(TOP_SCORES))
 
     def _fullness(self, rows: Ints) -> Floats:
         capacity, used, ask = self._columns.capacity, self._proposal.used, self._asks.rows
@@ -318,26 +319,19 @@ class GroupRanking:
             free.append(1.0 - (used[dimension, rows] + asked) / total)
         return fullness_scores(free[0], free[1], self._algorithm)
 
-    def _best_of(self, rows: Ints, values: Floats, keys: Ints) -> tuple[NodeScoreMeta, ...]:
-        if self._spreads and len(rows):
-            lanes, inverse = np.unique(keys, return_inverse=True)
-            values = values + np.array([self._offset(int(key)) for key in lanes])[inverse]
-        if len(rows) > TOP_SCORES:
-            worst = np.partition(values, -TOP_SCORES)[-TOP_SCORES]
-            keep = np.flatnonzero(values >= worst)
-            rows, values = rows[keep], values[keep]
-        best = rows[np.lexsort((self._ties[rows], -values))[:TOP_SCORES]]
-        return tuple(self._score_meta(int(row)) for row in best)
-
     def _pop(self) -> Head | None:
+        """The best row that nothing has closed since it was put in order."""
         head = self._lanes.pop()
         while head is not None and self._distinct.closed(head.row):
             head = self._lanes.pop()
         return head
 
     def _insert(self, row: int) -> None:
+        """Put a row back in order if the group fits there and nothing closes it."""
+        if not self.candidates.feasible.item(row) or self._distinct.closed(row) or self.shortage(row):
+            return
         total, terms = self._own_sum(row)
-        key = int(self._combinations[row]) * TERMS_MAX + terms if self._spreads else 0
+        key = self._combinations.item(row) * TERMS_MAX + terms if self._spreads else 0
         self._lanes.insert(key, total / terms, self._ties.item(row), row)
 
     def _own_sum(self, row: int) -> tuple[float, int]:
@@ -347,8 +341,8 @@ class GroupRanking:
         free_memory = 1.0 - (used(MEMORY, row) + ask[MEMORY]) / (capacity(MEMORY, row) or 1.0)
         total, terms = fullness_score(free_cpu, free_memory, self._algorithm), 1
         collisions = self._collisions.item(row)
-        if collisions:
-            total, terms = total - (collisions + 1) / max(1, self._group.count), terms + 1
+        if collisions > 0:
+            total, terms = total - (collisions + 1) / self._count, terms + 1
         if self._affinity is not None:
             total, terms = total + self._affinity.item(row), terms + 1
         return total, terms + 1 if self._spreads else terms
@@ -361,8 +355,8 @@ class GroupRanking:
         total, terms = self._own_sum(row)
         collisions = self._collisions.item(row)
         scores = {"binpack": total}
-        if collisions:
-            scores["job-anti-affinity"] = -(collisions + 1) / max(1, self._group.count)
+        if collisions > 0:
+            scores["job-anti-affinity"] = -(collisions + 1) / self._count
         if self._affinity is not None:
             scores["node-affinity"] = self._affinity.item(row)
         scores["binpack"] = total - sum(score for name, score in scores.items() if name != "binpack")
@@ -376,16 +370,20 @@ class GroupRanking:
     def _combine_spreads(self) -> tuple[Ints, list[dict[int, list[int]]]]:
         """A number for each combination of spread values, by row; and for each spread the combinations of each code."""
         combinations: Ints = np.zeros(len(self._columns.nodes), np.int64)
-        if not self._spreads:
-            return combinations, []
-        stacked = np.stack([block.codes for block in self._spreads], axis=1)
-        distinct, inverse = np.unique(stacked, axis=0, return_inverse=True)
-        self._codes_of_combination: list[list[int]] = distinct.tolist()
+        sizes = [len(block.wanted) for block in self._spreads]
+        for block, size in zip(self._spreads, sizes, strict=True):
+            combinations = combinations * size + block.codes
+        self._codes_of_combination: dict[int, list[int]] = {}
         by_block: list[dict[int, list[int]]] = [{} for _ in self._spreads]
-        for combination, codes in enumerate(self._codes_of_combination):
+        for combination in np.unique(combinations).tolist() if self._spreads else ():
+            codes, rest = [], combination
+            for size in reversed(sizes):
+                rest, code = divmod(rest, size)
+                codes.insert(0, code)
+            self._codes_of_combination[combination] = codes
             for position, code in enumerate(codes):
                 by_block[position].setdefault(code, []).append(combination)
-        return inverse.reshape(-1).astype(np.int64), by_block
+        return combinations, by_block
 
     def _offset(self, key: int) -> float:
         """What spread adds to the scores of a lane."""
@@ -459,6 +457,8 @@ class _DistinctRules:
 
     def closed(self, row: int) -> bool:
         """Whether a row may get no more of the group."""
+        if not self._hosts and not self._limits:
+            return False
         return (self._hosts and self._on_host.item(row) > 0) or any(limit.reached(row) for limit in self._limits)
 
     def closed_rows(self) -> Mask:

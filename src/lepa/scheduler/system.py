@@ -178,8 +178,8 @@ class _SystemStep:
             return 0
         failed_on = {alloc.node_id: alloc for alloc in again}
         placed = 0
-        for row in find_candidates(self._columns, job, group).feasible.nonzero()[0].tolist():
-            node_id = self._columns.node(row).id
+        rows = find_candidates(self._columns, job, group).feasible.nonzero()[0].tolist()
+        for node_id in sorted(self._columns.node(row).id for row in rows):
             if node_id not in taken:
                 self._place(job, group, node_id, failed_on.get(node_id), RESCHEDULED)
                 placed += 1
