@@ -24,6 +24,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from lepa.kit.regexp import RegexpError, compile_regexp
+
 LENGTH_MAX = 8_192
 DEPTH_MAX = 64
 """How deep parentheses, `not` and loops may nest."""
@@ -403,9 +405,9 @@ def _containment(fetch: _Fetch, literal: _Literal, token: _Token) -> _Test:
 
 def _regexp(fetch: _Fetch, literal: _Literal, token: _Token) -> _Test:
     try:
-        search = re.compile(literal.text).search
-    except (re.error, RecursionError, OverflowError) as error:
-        raise FilterError(f"the regular expression does not compile: {error}", token.position) from error
+        pattern = compile_regexp(literal.text)
+    except RegexpError as error:
+        raise FilterError(f"the regular expression cannot be read: {error}", token.position) from error
 
     def test(item: Any, scope: _Scope) -> bool:
         value = fetch(item, scope)
@@ -413,7 +415,7 @@ def _regexp(fetch: _Fetch, literal: _Literal, token: _Token) -> _Test:
             return False
         if not isinstance(value, str):
             raise FilterError(f"a {_noun(value)} cannot be matched with a regular expression", token.position)
-        return search(value) is not None
+        return pattern.search(value)
 
     return test
 

@@ -3,13 +3,13 @@
 import re
 from collections.abc import Iterator
 
+from lepa.kit.regexp import RegexpError, compile_regexp
 from lepa.model.constraint import Affinity, Constraint, Spread
 
 _COMPARISONS = {"=", "==", "is", "!=", "not", "<", "<=", ">", ">="}
 _MATCHES = {"regexp", "version", "semver", "set_contains", "set_contains_all", "set_contains_any"}
 _DISTINCT = {"distinct_hosts", "distinct_property"}
 _PRESENCE = {"is_set", "is_not_set"}
-_REGEXP_LENGTH_MAX = 1024
 _VERSION_RANGE = re.compile(r"\s*(=|!=|>=|<=|>|<|~>)?\s*v?\d+(\.\d+)*([-+.][0-9A-Za-z.+-]+)?\s*")
 
 
@@ -82,12 +82,9 @@ def _right_side(operand: str, rtarget: str) -> Iterator[str]:
 
 
 def _regexp(pattern: str) -> Iterator[str]:
-    if len(pattern) > _REGEXP_LENGTH_MAX:
-        yield f"Regular expression is longer than {_REGEXP_LENGTH_MAX} characters"
-        return
     try:
-        re.compile(pattern)
-    except (re.error, RecursionError, OverflowError) as error:
+        compile_regexp(pattern)
+    except RegexpError as error:
         yield f"Regular expression failed to compile: {error}"
 
 

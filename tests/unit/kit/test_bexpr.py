@@ -161,7 +161,7 @@ def test_it_does_not_pass(expression: str) -> None:
         ("any Parts as p { p.Name == x", 'expected "}"', 28),
         ("Meta[owner] == x", "expected a key in quotes", 5),
         ("Meta. == x", "expected a name", 6),
-        ('ID matches "("', "the regular expression does not compile", 0),
+        ('ID matches "("', "the regular expression cannot be read", 0),
         (r'ID == "\q"', "text with an escape that is not known", 6),
         ("ID == x; drop", "unexpected ';'", 7),
     ],
