@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from lepa.drivers.docker import DockerDriver, DockerSettings
 from lepa.drivers.mock import MockDriver
 from lepa.drivers.oci import ExecSettings, OciExec
 from lepa.drivers.protocol import Driver
@@ -49,8 +50,17 @@ def _exec(host: DriverHost, raw: dict[str, Any]) -> Driver:
     return OciExec(host.supervisor, host.clock, _settings(ExecSettings, "exec", raw), host.state_dir)
 
 
+def _docker(host: DriverHost, raw: dict[str, Any]) -> Driver:
+    return DockerDriver(host.clock, _settings(DockerSettings, "docker", raw), host.state_dir)
+
+
 def _mock(host: DriverHost, raw: dict[str, Any]) -> Driver:
     return MockDriver(host.clock)
 
 
-FACTORIES: dict[str, Factory] = {"raw_exec": _raw_exec, "exec": _exec, "mock_driver": _mock}
+FACTORIES: dict[str, Factory] = {
+    "docker": _docker,
+    "exec": _exec,
+    "mock_driver": _mock,
+    "raw_exec": _raw_exec,
+}

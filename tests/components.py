@@ -1,0 +1,187 @@
+"""Real components that integration tests run against: OCI runtimes and a Docker daemon.
+
+A component that is missing fails the test that needs it, with the command that installs it; nothing is skipped.
+"""
+
+import fcntl
+import http.client
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tarfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
+from pathlib import Path
+
+DOCKER_PACKAGES = "docker.io iptables busybox-static"
+OCI_PACKAGES = "crun runc"
+BUSYBOX_IMAGE = "lepa-test/busybox:1"
+READY_WITHIN_S = 30.0
+
+
+def require(program: str, packages: str) -> str:
+    """The path of an installed program; fails with how to install it."""
+    found = shutil.which(program, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
+    assert found, f"{program} is not installed: apt-get install -y --no-install-recommends {packages}"
+    return found
+
+
+def require_root() -> None:
+    """Containers need root."""
+    assert os.geteuid() == 0, "this test makes namespaces and cgroups: run it as root"
+
+
+def allow_crun() -> None:
+    """crun refuses a v2 cgroup tree with controllers beside v1 trees; taking hugetlb to v1 makes it empty.
+
+    The mount is left in place: taking it away again empties the figures of a running Docker daemon.
+    """
+    controllers = Path("/sys/fs/cgroup/unified/cgroup.controllers")
+    if controllers.exists() and "hugetlb" in controllers.read_text():
+        Path("/sys/fs/cgroup/hugetlb").mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "cgroup", "-o", "hugetlb", "cgroup", "/sys/fs/cgroup/hugetlb"], check=True)
+
+
+@contextmanager
+def docker_daemon(shared: Path) -> Iterator[str]:
+    """The endpoint of a Docker daemon with a busybox image: one that runs already, else one of our own.
+
+    shared: a directory common to all test workers of a session; the first starts the daemon, the last stops it.
+    """
+    require_root()
+    require("dockerd", DOCKER_PACKAGES)
+    with _locked(shared) as state:
+        if state["users"] == 0:
+            state |= _find_or_start(shared)
+            _import_busybox(str(state["socket"]))
+        state["users"] = int(state["users"]) + 1
+        endpoint = f"unix://{state['socket']}"
+    try:
+        yield endpoint
+    finally:
+        with _locked(shared) as state:
+            state["users"] = int(state["users"]) - 1
+            if state["users"] == 0 and state["pid"]:
+                _stop(int(state["pid"]), shared / "docker")
+
+
+@contextmanager
+def _locked(shared: Path) -> Iterator[dict[str, object]]:
+    path = shared / "docker-users.json"
+    with open(path, "a+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        file.seek(0)
+        text = file.read()
+        state: dict[str, object] = json.loads(text) if text else {"users": 0, "pid": 0, "socket": ""}
+        try:
+            yield state
+        finally:
+            file.truncate(0)
+            file.write(json.dumps(state))
+            file.flush()
+
+
+def _find_or_start(shared: Path) -> dict[str, object]:
+    default = "/var/run/docker.sock"
+    if _answers(default):
+        return {"pid": 0, "socket": default}
+    home = shared / "docker"
+    home.mkdir()
+    socket_path = f"/tmp/lepa-test-docker-{os.getpid()}.sock"
+    options = {
+        "--data-root": home / "data",
+        "--exec-root": home / "exec",
+        "--pidfile": home / "pid",
+        "--host": f"unix://{socket_path}",
+    }
+    with open(home / "log", "wb") as log:
+        words = [str(word) for pair in options.items() for word in pair]
+        daemon = subprocess.Popen(["dockerd", *words], stdout=log, stderr=log, start_new_session=True)
+    deadline = time.monotonic() + READY_WITHIN_S
+    while not _answers(socket_path):
+        said = (home / "log").read_text()[-2000:]
+        assert daemon.poll() is None, f"dockerd ended at once:\n{said}"
+        assert time.monotonic() < deadline, f"dockerd was not ready within {READY_WITHIN_S} s:\n{said}"
+        time.sleep(0.05)
+    return {"pid": daemon.pid, "socket": socket_path}
+
+
+def _stop(pid: int, home: Path) -> None:
+    os.kill(pid, signal.SIGTERM)
+    deadline = time.monotonic() + READY_WITHIN_S
+    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+        with _no_child():
+            os.waitpid(pid, os.WNOHANG)
+        time.sleep(0.05)
+    mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    for mount in sorted((mount for mount in mounts if mount.startswith(str(home))), reverse=True):
+        subprocess.run(["umount", "-l", mount], check=False)
+    shutil.rmtree(home, ignore_errors=True)
+    subprocess.run(["ip", "link", "delete", "docker0"], check=False, capture_output=True)
+
+
+@contextmanager
+def _no_child() -> Iterator[None]:
+    try:
+        yield
+    except ChildProcessError:
+        pass
+
+
+def _answers(path: str) -> bool:
+    try:
+        status, _ = _ask(path, "GET", "/_ping")
+    except OSError:
+        return False
+    return status == 200
+
+
+def _ask(path: str, method: str, url: str, body: bytes = b"", kind: str = "application/x-tar") -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection("docker", timeout=READY_WITHIN_S)
+    connection.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    connection.sock.settimeout(READY_WITHIN_S)
+    connection.sock.connect(path)
+    try:
+        connection.request(method, url, body=body, headers={"Content-Type": kind})
+        response = connection.getresponse()
+        return response.status, response.read()
+    finally:
+        connection.close()
+
+
+def _import_busybox(socket_path: str) -> None:
+    """An image of one program, made here: no registry is needed."""
+    repository, _, tag = BUSYBOX_IMAGE.partition(":")
+    url = f"/images/create?fromSrc=-&repo={repository}&tag={tag}&changes=ENV%20PATH%3D%2Fbin&changes=CMD%20%5B%22%2Fbin%2Fsh%22%5D"
+    status, said = _ask(socket_path, "POST", url, _busybox_root())
+    assert status == 200, f"busybox image could not be imported: {said.decode()}"
+    assert b'"error"' not in said, said.decode()
+
+
+def _busybox_root() -> bytes:
+    program = Path(require("busybox", DOCKER_PACKAGES)).resolve()
+    commands = subprocess.run([program, "--list"], check=True, capture_output=True, text=True).stdout.split()
+    out = BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for folder in ("bin", "etc", "tmp", "proc", "sys", "dev"):
+            entry = tarfile.TarInfo(folder)
+            entry.type, entry.mode = tarfile.DIRTYPE, 0o1777 if folder == "tmp" else 0o755
+            archive.addfile(entry)
+        archive.add(program, "bin/busybox")
+        for command in commands:
+            if command != "busybox":
+                entry = tarfile.TarInfo(f"bin/{command}")
+                entry.type, entry.linkname = tarfile.SYMTYPE, "busybox"
+                archive.addfile(entry)
+        users = b"root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/sh\n"
+        groups = b"root:x:0:\nnogroup:x:65534:\n"
+        for name, content in (("etc/passwd", users), ("etc/group", groups)):
+            entry = tarfile.TarInfo(name)
+            entry.size = len(content)
+            archive.addfile(entry, BytesIO(content))
+    return out.getvalue()
