@@ -4,6 +4,7 @@ from contextlib import suppress
 
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.json import encode
 
 from lepa.kit.bexpr import FilterError, compile_filter
 from lepa.model.wire import Wire
@@ -36,7 +37,7 @@ def _leaf() -> st.SearchStrategy[tuple[str, str]]:
 def _combined(inner: st.SearchStrategy[tuple[str, str]]) -> st.SearchStrategy[tuple[str, str]]:
     pair = st.tuples(st.sampled_from(["and", "or"]), inner, inner)
     return st.one_of(
-        pair.map(lambda t: (f"({t[1][0]}) {t[0]} ({t[2][0]})", f"(({t[1][1]}) {t[0]} ({t[2][1]}))")),
+        pair.map(lambda t: (f"(({t[1][0]}) {t[0]} ({t[2][0]}))", f"(({t[1][1]}) {t[0]} ({t[2][1]}))")),
         pair.map(lambda t: (f"{t[1][0]} {t[0]} {t[2][0]}", f"{t[1][1]} {t[0]} {t[2][1]}")),
         inner.map(lambda t: (f"not ({t[0]})", f"(not ({t[1]}))")),
     )
@@ -62,6 +63,4 @@ def test_any_unicode_is_a_filter_or_refused_as_a_filter_error(text: str) -> None
 
 @given(st.text(max_size=30))
 def test_every_text_can_be_quoted(text: str) -> None:
-    from msgspec.json import encode
-
     assert compile_filter(f"A == {encode(text).decode()}")(Thing(a=text))
