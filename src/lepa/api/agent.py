@@ -71,6 +71,13 @@ async def join(edge: Edge, request: web.Request) -> web.StreamResponse:
     )
 
 
+async def force_leave(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Forget a server that has failed. A server that stands alone has no others, so there is nothing to forget."""
+    if not request.query.get("node"):
+        raise invalid("missing node to force leave")
+    return web.Response(content_type="application/json")
+
+
 async def metrics(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Metrics as JSON, or in Prometheus' text format."""
     edge.agent.update_metrics()
@@ -94,5 +101,6 @@ ROUTES = (
     Route("GET", "agent/host", host),
     Route("PUT POST", "agent/reload", reload),
     Route("PUT POST", "agent/join", join),
+    Route("PUT POST", "agent/force-leave", force_leave),
     Route("GET", "metrics", metrics),
 )

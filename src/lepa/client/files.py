@@ -101,7 +101,7 @@ async def stream_file(
         real = _regular(directory, path)
         file = open(real, "rb")  # noqa: SIM115
     except OSError as error:
-        raise _cannot_read(path, error) from error
+        raise invalid(_cannot_read(path, error).message) from error
     name = path.lstrip("/")
     with file:
         size = os.fstat(file.fileno()).st_size
