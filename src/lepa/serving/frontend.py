@@ -357,8 +357,8 @@ class HttpConnection(asyncio.Protocol):
         self.reply(status, msgspec.json.encode({"error": name, "cause": cause}))
 
     def reply(self, status: int, body: bytes) -> None:
-        """Answer the request at hand and go on with the next one."""
-        self._busy = False
+        """Answer the request at hand and go on with the next one; until then no later one may overtake it."""
+        self._busy = bool(self._waiting)
         if self._transport.is_closing():
             return
         self._active_at = self._frontend._loop.time()
@@ -370,7 +370,7 @@ class HttpConnection(asyncio.Protocol):
             self._frontend._loop.call_soon(self._next)
 
     def _next(self) -> None:
-        if self._waiting and not self._busy:
+        if self._waiting:
             if len(self._waiting) >= PIPELINED_MAX:
                 self._transport.resume_reading()
             self._handle(*self._waiting.popleft())

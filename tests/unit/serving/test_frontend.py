@@ -1,0 +1,199 @@
+"""lepa.serving.frontend: its HTTP, with a model container in a thread."""
+
+import asyncio
+import json
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lepa.kit.sources import SeededRandom, SystemClock
+from lepa.model.errors import LepaError
+from lepa.serving import frontend as module
+from lepa.serving.addresses import Address
+from lepa.serving.frontend import FrontendSettings, QueryFrontend, main, management_finder
+from lepa.serving.model_container import ContainerSettings, ModelContainer
+from lepa.serving.records import Application, ModelVersion, Registry, add_application, add_links, add_model
+
+
+def registry() -> Registry:
+    found = add_application(Registry(), Application("app", "strings", "none", 1_000_000))
+    found = add_application(found, Application("my app", "doubles", "0", 1_000_000))
+    return add_links(add_model(found, ModelVersion("m", "1", "strings")), "app", ("m",))
+
+
+@pytest.fixture
+async def frontend() -> AsyncIterator[QueryFrontend]:
+    settings = FrontendSettings(port=0, rpc_port=0)
+    async with QueryFrontend(settings, None, SystemClock(), SeededRandom(1)) as made:
+        made.configure(registry())
+        address = Address("127.0.0.1", made.replicas.port)
+        container = ModelContainer(
+            ContainerSettings("m", "1", Path("/model"), "strings", address), lambda inputs: [i[::-1] for i in inputs]
+        )
+        thread = threading.Thread(target=container.run)
+        thread.start()
+        await asyncio.wait_for(made.replicas.changed.wait(), 5)
+        yield made
+        container._stopping = True
+        await asyncio.to_thread(thread.join)
+
+
+class Caller:
+    """One HTTP connection, byte by byte."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+
+    @staticmethod
+    async def connect(frontend: QueryFrontend) -> "Caller":
+        return Caller(*await asyncio.open_connection("127.0.0.1", frontend.port))
+
+    def send(self, method: str, path: str, body: bytes = b"", headers: str = "") -> None:
+        head = f"{method} {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n{headers}\r\n"
+        self.writer.write(head.encode() + body)
+
+    async def answer(self) -> tuple[int, Any, str]:
+        head = (await asyncio.wait_for(self.reader.readuntil(b"\r\n\r\n"), 5)).decode()
+        length = int(head.split("Content-Length: ")[1].split("\r\n")[0])
+        body = (await self.reader.readexactly(length)).decode()
+        try:
+            return int(head.split()[1]), json.loads(body), head
+        except ValueError:
+            return int(head.split()[1]), body, head
+
+    async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
+        self.send(method, path, body)
+        return (await self.answer())[:2]
+
+
+async def ask(frontend: QueryFrontend, method: str, path: str, body: bytes = b"") -> tuple[int, Any]:
+    caller = await Caller.connect(frontend)
+    answer = await caller.ask(method, path, body)
+    caller.writer.close()
+    return answer
+
+
+async def test_single_and_batch_predictions(frontend: QueryFrontend) -> None:
+    assert await ask(frontend, "POST", "/app/predict", b'{"input":"abc"}') == (
+        200,
+        {"query_id": 0, "output": "cba", "default": False},
+    )
+    status, found = await ask(frontend, "POST", "/app/predict/?x=1", b'{"input_batch":["12","ab"]}')
+    assert (status, [one["output"] for one in found["batch_predictions"]]) == (200, [21, "ba"])
+    status, found = await ask(frontend, "POST", "/app/predict", b'{"input_batch":["12"]}')
+    assert found["output"] == 21
+    assert await ask(frontend, "POST", "/app/predict", b'{"input_batch":[]}') == (200, {"batch_predictions": []})
+
+
+async def test_without_a_model_the_default_is_explained(frontend: QueryFrontend) -> None:
+    status, found = await ask(frontend, "POST", "/my%20app/predict", b'{"input":[1]}')
+    assert status == 200
+    assert found == {
+        "query_id": 0,
+        "output": 0,
+        "default": True,
+        "default_explanation": "No connected models found for query",
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status", "name"),
+    [
+        ("POST", "/app/predict", b"{", 400, "Json error"),
+        ("POST", "/app/predict", b'{"input":"a","version":"9"}', 400, "Query processing error"),
+        ("POST", "/app/update", b"{}", 400, "Json error"),
+        ("POST", "/x/predict", b"{}", 404, "Not found"),
+        ("GET", "/app/predict", b"", 405, "Method not allowed"),
+        ("POST", "/metrics", b"", 405, "Method not allowed"),
+    ],
+)
+async def test_errors_say_what_is_wrong(
+    frontend: QueryFrontend, method: str, path: str, body: bytes, status: int, name: str
+) -> None:
+    found_status, found = await ask(frontend, method, path, body)
+    assert (found_status, found["error"]) == (status, name)
+    assert found["cause"]
+
+
+async def test_metrics_health_and_feedback(frontend: QueryFrontend) -> None:
+    assert await ask(frontend, "GET", "/health") == (200, {"healthy": True})
+    assert (await ask(frontend, "POST", "/app/update", b'{"uid":1,"input":"a","label":1.0}'))[1] == (
+        "Feedback received? 1"
+    )
+    assert list((await ask(frontend, "GET", "/metrics"))[1]) == ["counters", "ratio_counters", "meters", "histograms"]
+
+
+async def test_pipelined_requests_are_answered_in_order(frontend: QueryFrontend) -> None:
+    caller = await Caller.connect(frontend)
+    for number in range(3 * module.PIPELINED_MAX):
+        caller.send("POST", "/app/predict", b'{"input":"n%03d"}' % number)
+    outputs = [(await caller.answer())[1]["output"] for _ in range(3 * module.PIPELINED_MAX)]
+    assert outputs == [f"n{number:03d}"[::-1] for number in range(3 * module.PIPELINED_MAX)]
+    caller.writer.close()
+
+
+async def test_a_caller_that_wants_to_close_is_answered_first(frontend: QueryFrontend) -> None:
+    caller = await Caller.connect(frontend)
+    caller.send("POST", "/app/predict", b'{"input":"ab"}', "Connection: close\r\n")
+    status, found, head = await caller.answer()
+    assert (status, found["output"]) == (200, "ba")
+    assert "Connection: close" in head
+    assert await caller.reader.read() == b""
+    caller.writer.close()
+
+
+async def test_what_is_not_http_and_bodies_that_are_too_large_are_refused(
+    frontend: QueryFrontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caller = await Caller.connect(frontend)
+    caller.writer.write(b"junk\r\n\r\n")
+    assert (await caller.answer())[0] == 400
+    assert await caller.reader.read() == b""
+    caller.writer.close()
+    monkeypatch.setattr(module, "BODY_BYTES_MAX", 10)
+    assert (await ask(frontend, "POST", "/app/predict", b"x" * 11))[0] == 413
+
+
+async def test_a_caller_that_leaves_is_forgotten(frontend: QueryFrontend) -> None:
+    caller = await Caller.connect(frontend)
+    caller.send("POST", "/app/predict", b'{"input":"ab"}')
+    caller.writer.close()
+    for _ in range(500):
+        await asyncio.sleep(0.01)
+        if not frontend.connections and not frontend.predictions.open_count:
+            return
+    raise AssertionError("the connection is still known")
+
+
+async def test_idle_connections_are_closed_and_busy_ones_are_not(frontend: QueryFrontend) -> None:
+    caller = await Caller.connect(frontend)
+    await caller.ask("GET", "/health")
+    (connection,) = frontend.connections
+    connection.close_if_idle_since(asyncio.get_running_loop().time() - 60)
+    assert frontend.connections
+    connection.close_if_idle_since(asyncio.get_running_loop().time() + 60)
+    assert await caller.reader.read() == b""
+    caller.writer.close()
+
+
+async def test_connections_are_bounded(frontend: QueryFrontend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CONNECTIONS_MAX", 0)
+    caller = await Caller.connect(frontend)
+    assert await caller.reader.read() == b""
+    caller.writer.close()
+
+
+async def test_the_management_frontend_is_found_by_address_or_by_service() -> None:
+    assert await management_finder("a:1", "")() == Address("a", 1)
+    assert await management_finder("service:x", "static://b:2")() == Address("b", 2)
+    with pytest.raises(LepaError):
+        management_finder("service:x", "")
+
+
+def test_a_frontend_that_cannot_start_says_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--management", "nonsense"]) == 1
+    assert "expected host:port" in capsys.readouterr().err

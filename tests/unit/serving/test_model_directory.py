@@ -1,0 +1,56 @@
+"""lepa.serving.model_directory"""
+
+from pathlib import Path
+
+import msgspec
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+from lepa.model.errors import LepaError
+from lepa.serving.model_directory import CLOSURE, ModelDescription, describe, load, python_version, save
+
+
+def rewrite(directory: Path, **changes: object) -> None:
+    description = msgspec.structs.replace(describe(directory), **changes)
+    (directory / "model.json").write_bytes(msgspec.json.encode(description))
+
+
+def test_a_closure_comes_back_with_what_it_refers_to(tmp_path: Path) -> None:
+    offset = 10
+    save(tmp_path, CLOSURE, "ints", lambda inputs: [row + offset for row in inputs])
+    assert load(tmp_path)([1, 2]) == [11, 12]
+    assert describe(tmp_path) == ModelDescription(CLOSURE, "ints", python_version())
+
+
+def test_an_estimator_predicts_by_itself_or_through_a_function(tmp_path: Path) -> None:
+    model = LinearRegression().fit([[0.0], [1.0]], [0.0, 2.0])
+    save(tmp_path / "a", "scikit-learn", "doubles", None, model)
+    assert load(tmp_path / "a")(np.array([[3.0]])) == pytest.approx([6.0])
+    save(tmp_path / "b", "scikit-learn", "doubles", lambda model, inputs: model.predict(inputs) + 1, model)
+    assert load(tmp_path / "b")(np.array([[3.0]])) == pytest.approx([7.0])
+    assert set(describe(tmp_path / "a").packages) == {"scikit-learn", "numpy"}
+
+
+def test_another_python_or_a_missing_package_is_refused_with_a_sentence(tmp_path: Path) -> None:
+    save(tmp_path, CLOSURE, "ints", len)
+    rewrite(tmp_path, packages={"no-such-package": "1.0"})
+    with pytest.raises(LepaError, match=r"needs no-such-package 1\.0; found none"):
+        load(tmp_path)
+    rewrite(tmp_path, python="2.7")
+    with pytest.raises(LepaError, match=r"was pickled by Python 2\.7"):
+        load(tmp_path)
+
+
+def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(LepaError, match="is not a deployable model"):
+        describe(tmp_path)
+    (tmp_path / "model.json").write_text('{"framework":"magic","input_type":"d","python":"3"}')
+    with pytest.raises(LepaError, match='unknown framework "magic"; known are closure'):
+        describe(tmp_path)
+
+
+def test_what_is_not_a_function_is_refused(tmp_path: Path) -> None:
+    save(tmp_path, CLOSURE, "ints", 3)  # type: ignore[arg-type]
+    with pytest.raises(LepaError, match="holds a int, not a function"):
+        load(tmp_path)
