@@ -12,8 +12,8 @@ from collections.abc import Callable
 from statistics import median
 from time import perf_counter
 
+from benchmarks._scheduler_cluster import Cluster, make_cluster, make_job, place_plainly
 from benchmarks.harness import Figure
-from benchmarks.scheduler_cluster import Cluster, make_cluster, make_job, place_plainly
 from lepa.model.constraint import Spread
 from lepa.model.evaluation import Evaluation
 from lepa.scheduler.columns import Proposal
@@ -24,6 +24,13 @@ from lepa.scheduler.rank import GroupRanking
 PLACEMENTS = 1_000
 RUNS = 5
 NODES = (1_000, 5_000, 10_000)
+FIGURES = (
+    "scheduler.place.1000",
+    "scheduler.place.5000",
+    "scheduler.place.10000",
+    "scheduler.place_spread.10000",
+    "scheduler.evaluate.10000",
+)
 SPREAD = (Spread(attribute="${meta.rack}", weight=100),)
 
 

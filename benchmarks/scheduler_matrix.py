@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from itertools import product
 from time import perf_counter
 
+from benchmarks._scheduler_cluster import Cluster, make_cluster, make_job, place_plainly
 from benchmarks.harness import Figure, median_of
-from benchmarks.scheduler_cluster import Cluster, make_cluster, make_job, place_plainly
 from lepa.model.constraint import Constraint, Spread
 from lepa.model.evaluation import Evaluation
 from lepa.scheduler.candidates import find_candidates
@@ -27,6 +27,10 @@ RACKS = (25, 50, 75)
 ALLOCATIONS = (50, 300, 600, 900, 1_200)
 RUNS = 3
 BESIDE_PLACEMENTS = 50
+FIGURES = tuple(
+    f"scheduler.matrix.{nodes}.{racks}.{allocations}.{kind}"
+    for nodes, racks, allocations, kind in product(NODES, RACKS, ALLOCATIONS, ("plain", "spread"))
+)
 SPREAD = (Spread(attribute="${meta.rack}", weight=100),)
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from lepa.model.job import Job, TaskGroup
+from lepa.model.node_class import escapes_class
 from lepa.scheduler.columns import Mask, NodeColumns
 from lepa.scheduler.feasible import (
     Check,
@@ -12,7 +13,6 @@ from lepa.scheduler.feasible import (
     ReadyColumn,
     all_constraints,
     datacenter_matches,
-    escapes_class,
     group_checks,
     pool_matches,
 )
@@ -87,4 +87,6 @@ def class_eligibility(columns: NodeColumns, job: Job, groups: list[tuple[TaskGro
         for code in np.unique(coded.codes[candidates.feasible]):
             classes[str(coded.values[code])] = True
     classes.pop("", None)
-    return ClassEligibility(classes, any(escapes_class(all_constraints(job, group)) for group, _ in groups))
+    constraints = [constraint for group, _ in groups for constraint in all_constraints(job, group)]
+    escaped = any(escapes_class(c.ltarget) or escapes_class(c.rtarget) for c in constraints)
+    return ClassEligibility(classes, escaped)

@@ -116,8 +116,10 @@ class NodeColumns:
     def passing(self, check: Check) -> Mask:
         """(rows,) which nodes pass a check; the check is asked once a distinct value."""
         column = self.coded(check.column)
+        if not self.row_of:
+            return np.zeros(len(self.nodes), np.bool_)
         verdicts = np.array([check.passes(value) for value in column.values], np.bool_)
-        return verdicts[column.codes] if len(verdicts) else np.zeros(len(self.nodes), np.bool_)
+        return verdicts[column.codes]
 
     def counts(self, column: Column, rows: Mask) -> dict[Any, int]:
         """How many of some rows have each value."""

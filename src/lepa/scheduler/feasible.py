@@ -175,12 +175,6 @@ def interpolate(node: Node, text: str) -> str:
     return _INTERPOLATION.sub(lambda match: resolve_target(node, match[0]) or match[0], text)
 
 
-def escapes_class(constraints: Iterable[Constraint]) -> bool:
-    """Whether a constraint looks at something that nodes of one computed class do not share."""
-    prefixes = ("${node.unique.", "${attr.unique.", "${meta.unique.")
-    return any(c.ltarget.startswith(prefixes) or c.rtarget.startswith(prefixes) for c in constraints)
-
-
 def all_constraints(job: Job, group: TaskGroup) -> list[Constraint]:
     """The constraints of a group: the job's, its own and its tasks'."""
     return [*job.constraints, *group.constraints, *(c for task in group.tasks for c in task.constraints)]

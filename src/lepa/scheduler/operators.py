@@ -2,8 +2,10 @@
 
 import re
 from collections.abc import Callable
+from fractions import Fraction
 from functools import lru_cache
 
+from lepa.kit.regexp import Regexp, RegexpError, compile_regexp
 from lepa.scheduler.versions import version_matches
 
 
@@ -27,17 +29,13 @@ def _ordered(compare: Callable[[int], bool]) -> Callable[[str, str], bool]:
 
 def _three_way(left: str, right: str) -> int:
     """Numbers compare as numbers, anything else as text."""
-    a, b = _number(left), _number(right)
-    if a is not None and b is not None:
+    if _NUMBER.fullmatch(left) and _NUMBER.fullmatch(right):
+        a, b = Fraction(left), Fraction(right)
         return (a > b) - (a < b)
     return (left > right) - (left < right)
 
 
-def _number(text: str) -> float | None:
-    try:
-        return float(text)
-    except ValueError:
-        return None
+_NUMBER = re.compile(r"[+-]?\d{1,40}(\.\d{1,40})?")
 
 
 def _elements(text: str) -> frozenset[str]:
@@ -46,14 +44,15 @@ def _elements(text: str) -> frozenset[str]:
 
 def _matches_regexp(value: str, pattern: str) -> bool:
     compiled = _regexp(pattern)
-    return compiled is not None and compiled.search(value) is not None
+    return compiled is not None and compiled.search(value)
 
 
 @lru_cache(maxsize=256)
-def _regexp(pattern: str) -> re.Pattern[str] | None:
+def _regexp(pattern: str) -> Regexp | None:
+    """A pattern that cannot be compiled matches nothing."""
     try:
-        return re.compile(pattern)
-    except re.error:
+        return compile_regexp(pattern)
+    except RegexpError:
         return None
 
 

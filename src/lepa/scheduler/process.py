@@ -7,11 +7,10 @@ The caller keeps `columns` (a `NodeColumns`, one a worker) between calls, checks
 If it was not, the evaluation is processed again on a newer view, at most `attempts_max` times; then `give_up`.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import msgspec
 
-from lepa.model.allocation import Allocation
 from lepa.model.evaluation import Evaluation
 from lepa.model.plan import Plan
 from lepa.scheduler.columns import NodeColumns
@@ -73,26 +72,3 @@ def give_up(evaluation: Evaluation, view: View, *, now_ns: int, new_id: Callable
     )
     plan = Plan(eval_id=evaluation.id, priority=evaluation.priority, snapshot_index=view.index)
     return Outcome(plan=plan, evaluation=failed, new_evaluations=(waiting,))
-
-
-def evaluations_for_preempted(
-    evicted: Iterable[Allocation], view: View, *, now_ns: int, new_id: Callable[[], str]
-) -> list[Evaluation]:
-    """An evaluation for each job that lost allocations to the evictions of a committed plan."""
-    keys = sorted({(alloc.namespace, alloc.job_id) for alloc in evicted})
-    jobs = [job for key in keys if (job := view.job(*key)) is not None]
-    return [
-        Evaluation(
-            id=new_id(),
-            namespace=job.namespace,
-            priority=job.priority,
-            type=job.type,
-            triggered_by="preemption",
-            job_id=job.id,
-            job_modify_index=job.modify_index,
-            status="pending",
-            create_time=now_ns,
-            modify_time=now_ns,
-        )
-        for job in jobs
-    ]

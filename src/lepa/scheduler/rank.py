@@ -275,7 +275,7 @@ class GroupRanking:
         suspects: set[int] = set()
         for port in self._static_ports:
             suspects |= self._columns.rows_using_port(port.value)
-            kept_back = Check("", ReservedPortsColumn(), lambda text, value=port.value: value in parse_ports(text))  # type: ignore[misc]
+            kept_back = Check("", ReservedPortsColumn(), lambda text, value=port.value: value in parse_ports(str(text)))  # type: ignore[misc]
             suspects.update(np.flatnonzero(left & self._columns.passing(kept_back)).tolist())
         found = []
         for row in sorted(row for row in suspects if left[row]):
@@ -370,13 +370,14 @@ class GroupRanking:
     def _combine_spreads(self) -> tuple[Ints, list[dict[int, list[int]]]]:
         """A number for each combination of spread values, by row; and for each spread the combinations of each code."""
         combinations: Ints = np.zeros(len(self._columns.nodes), np.int64)
-        sizes = [len(block.wanted) for block in self._spreads]
+        sizes = [max(1, len(block.wanted)) for block in self._spreads]
         for block, size in zip(self._spreads, sizes, strict=True):
             combinations = combinations * size + block.codes
         self._codes_of_combination: dict[int, list[int]] = {}
         by_block: list[dict[int, list[int]]] = [{} for _ in self._spreads]
         for combination in np.unique(combinations).tolist() if self._spreads else ():
-            codes, rest = [], combination
+            codes: list[int] = []
+            rest = combination
             for size in reversed(sizes):
                 rest, code = divmod(rest, size)
                 codes.insert(0, code)
@@ -495,7 +496,7 @@ class _PropertyLimit:
     def reached_rows(self) -> Mask:
         """(rows,) the same for all."""
         full = [gone or used >= self._limit for gone, used in zip(self._absent, self.used, strict=True)]
-        rows: Mask = np.array(full, np.bool_)[self.codes]
+        rows: Mask = np.array(full or [True], np.bool_)[self.codes]
         return rows
 
 

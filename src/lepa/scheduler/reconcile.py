@@ -458,8 +458,10 @@ class _GroupStep:
 
     def _move(self, allocs: Iterable[Allocation], *, canary: bool = False, older: bool = False) -> None:
         for alloc in allocs:
-            self._stop([alloc], MIGRATING)
-            self._count["stop"] -= 1
+            self._changes.stop([alloc], MIGRATING)
+            if alloc.desired_transition.migrate_disable_placement:
+                self._count["stop"] += 1
+                continue
             self._count["migrate"] += 1
             self._place(alloc.name, self._older_job(alloc, older), previous=alloc, canary=canary)
 
