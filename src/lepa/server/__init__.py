@@ -1,0 +1,1 @@
+"""The control plane: evaluations, plans, deciders and the answers to `lepa.rpc.methods`."""

@@ -1,0 +1,1 @@
+"""Pure deciders: (snapshot, now) -> commands."""

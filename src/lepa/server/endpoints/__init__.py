@@ -1,0 +1,1 @@
+"""Answers to `lepa.rpc.methods`, one noun a module."""

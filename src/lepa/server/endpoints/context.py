@@ -1,0 +1,45 @@
+"""What endpoints share: the parts they use, and the shape of a write's answer."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, TypeVar
+
+from lepa.kit.telemetry import Metrics
+from lepa.model.evaluation import Evaluation
+from lepa.rpc.methods import Method
+from lepa.server.endpoints.query import Answer
+from lepa.server.leadership import Leadership, Leading, Parts
+from lepa.server.writer import Written
+from lepa.state.commands.draft import Draft
+
+LEADER_WAIT_S: Final = 5.0
+"""How long a write waits for a leader before it is refused."""
+
+R = TypeVar("R")
+
+Answers = Mapping[Method[Any, Any], Answer]
+
+
+class Context(NamedTuple):
+    """The parts that endpoints use."""
+
+    parts: Parts
+    leadership: Leadership
+
+    @property
+    def metrics(self) -> Metrics:
+        """Counters of this agent."""
+        return self.parts.metrics
+
+    async def leading(self) -> Leading:
+        """The leading parts, waited for. Raises LepaError(no_leader)."""
+        return await self.leadership.leader(LEADER_WAIT_S)
+
+    async def write(self, command: Callable[[Draft], R]) -> Written[R]:
+        """Write as the leader."""
+        await self.leading()
+        return await self.parts.writer.write(command)
+
+
+def eval_ids(evaluations: tuple[Evaluation, ...]) -> tuple[str, ...]:
+    """Their ids."""
+    return tuple(evaluation.id for evaluation in evaluations)

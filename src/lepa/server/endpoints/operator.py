@@ -1,0 +1,135 @@
+"""Search, namespaces, the scheduler's settings, the state of the cluster."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from lepa.model.errors import invalid
+from lepa.model.operator import SchedulerConfiguration
+from lepa.rpc import methods as m
+from lepa.rpc import requests as r
+from lepa.rpc.requests import Reply
+from lepa.server.endpoints.context import Answers, Context
+from lepa.server.endpoints.query import Answer, Answerable, Queries, Query, row, table
+from lepa.server.endpoints.search import SEARCHES
+from lepa.server.pages import Page, page_of, since
+from lepa.state.commands import tenancy
+from lepa.state.snapshot import Snapshot
+
+
+def list_namespaces(snapshot: Snapshot, request: r.ReadRequest) -> Page:
+    """Namespaces by name."""
+    rows = since(snapshot.namespaces(), request, lambda one: one.name)
+    return page_of(rows, request, token=lambda one: one.name, where=lambda one: one.name.startswith(request.prefix))
+
+
+def scheduler_configuration(snapshot: Snapshot, request: r.ReadRequest) -> SchedulerConfiguration:
+    """The settings in force."""
+    return snapshot.scheduler_configuration()
+
+
+QUERIES: Answerable = {
+    m.NAMESPACE_LIST: Query(table("namespaces"), list_namespaces),
+    m.NAMESPACE_GET: Query(row("namespaces"), lambda snapshot, request: snapshot.namespace(request.id)),
+    m.SCHEDULER_CONFIGURATION_GET: Query(table("config"), scheduler_configuration),
+}
+
+
+class OperatorEndpoints:
+    """What operators write, and what a server says of itself."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+        self._parts = context.parts
+
+    async def upsert_namespace(self, request: r.NamespaceWriteRequest) -> Reply[None]:
+        """Create or change a namespace."""
+        namespace = request.value
+        if namespace is None:
+            raise invalid("missing namespace")
+        written = await self._context.write(lambda draft: tenancy.upsert_namespace(draft, namespace))
+        return Reply(value=None, index=written.revision)
+
+    async def delete_namespace(self, request: r.NamespaceWriteRequest) -> Reply[None]:
+        """Remove a namespace."""
+        written = await self._context.write(lambda draft: tenancy.delete_namespace(draft, request.name))
+        return Reply(value=None, index=written.revision)
+
+    async def set_scheduler_configuration(
+        self, request: r.SchedulerConfigurationRequest
+    ) -> Reply[r.SchedulerConfigurationWritten]:
+        """Change the scheduler's settings."""
+        check_index = request.cas if request.check_index else None
+        written = await self._context.write(
+            lambda draft: tenancy.set_scheduler_configuration(draft, request.configuration, check_index=check_index)
+        )
+        answer = r.SchedulerConfigurationWritten(updated=written.value, index=written.revision)
+        return Reply(value=answer, index=written.revision)
+
+    async def collect_garbage(self, request: r.Request) -> Reply[None]:
+        """Forget everything that has ended."""
+        await (await self._context.leading()).collect_garbage(force=True)
+        return self._reply(None)
+
+    async def reconcile_summaries(self, request: r.Request) -> Reply[None]:
+        """Summaries are counted from what is there with every change, so there is nothing to put right."""
+        return self._reply(None)
+
+    async def leader(self, request: r.ReadRequest) -> Reply[str]:
+        """Internal address of the leader, "" when there is none."""
+        return self._reply(self._context.leadership.leader_address)
+
+    async def peers(self, request: r.ReadRequest) -> Reply[tuple[str, ...]]:
+        """Internal addresses of all servers."""
+        return self._reply((self._parts.settings.rpc_address,))
+
+    async def regions(self, request: r.ReadRequest) -> Reply[tuple[str, ...]]:
+        """Names of all regions."""
+        return self._reply((self._parts.settings.region,))
+
+    async def members(self, request: r.ReadRequest) -> Reply[r.Members]:
+        """All servers as this one sees them."""
+        settings = self._parts.settings
+        host, _, port = settings.rpc_address.rpartition(":")
+        tags = {
+            "role": "nomad",
+            "region": settings.region,
+            "dc": settings.datacenter,
+            "port": port,
+            "rpc_addr": host,
+            "id": settings.name,
+            "expect": "1",
+            "bootstrap": "1",
+            "vsn": "1",
+            "raft_vsn": "3",
+        }
+        me = r.Member(name=settings.name, addr=host, port=4648, tags=tags)
+        answer = r.Members(
+            server_name=settings.name, server_region=settings.region, server_dc=settings.datacenter, members=(me,)
+        )
+        return self._reply(answer)
+
+    def _reply(self, value: Any) -> Reply[Any]:
+        return Reply(value=value, index=max(1, self._parts.replica.snapshot.index))
+
+    def _search(self, find: Callable[[Snapshot, r.SearchRequest], r.SearchResponse]) -> Answer:
+        async def answer(request: r.SearchRequest) -> Reply[Any]:
+            return self._reply(await asyncio.to_thread(find, self._parts.replica.snapshot, request))
+
+        return answer
+
+    def answers(self, queries: Queries) -> Answers:
+        """By method."""
+        others: Answers = {
+            m.NAMESPACE_UPSERT: self.upsert_namespace,
+            m.NAMESPACE_DELETE: self.delete_namespace,
+            m.SCHEDULER_CONFIGURATION_SET: self.set_scheduler_configuration,
+            m.SYSTEM_GC: self.collect_garbage,
+            m.SYSTEM_RECONCILE_SUMMARIES: self.reconcile_summaries,
+            m.STATUS_LEADER: self.leader,
+            m.STATUS_PEERS: self.peers,
+            m.STATUS_MEMBERS: self.members,
+            m.STATUS_REGIONS: self.regions,
+        }
+        searches = {method: self._search(find) for method, find in SEARCHES.items()}
+        return {**queries.answers(QUERIES), **searches, **others}

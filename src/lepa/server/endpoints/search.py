@@ -1,0 +1,178 @@
+"""Pure: finding things by the beginning of their id, or by a part of their name."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import islice
+from typing import Any, Final
+
+from lepa.model.errors import invalid
+from lepa.rpc import methods as m
+from lepa.rpc import requests as r
+from lepa.server.endpoints.job_reads import scaling_policies
+from lepa.server.pages import in_namespace
+from lepa.state.snapshot import Snapshot
+
+PREFIX_MATCHES_MAX: Final = 20
+FUZZY_MATCHES_MAX: Final = 100
+FUZZY_TEXT_MIN: Final = 2
+
+Find = Callable[[Snapshot, r.SearchRequest], Iterator[str]]
+Hit = tuple[str, tuple[str, ...]]
+
+
+def search_prefix(snapshot: Snapshot, request: r.SearchRequest) -> r.SearchResponse:
+    """Ids that begin with a prefix, by context."""
+    wanted = _contexts(request.context, _BY_PREFIX)
+    matches: dict[str, Any] = {}
+    truncations = {}
+    for context in wanted:
+        found = list(islice(_BY_PREFIX[context](snapshot, request), PREFIX_MATCHES_MAX + 1))
+        truncations[context] = len(found) > PREFIX_MATCHES_MAX
+        matches[context] = found[:PREFIX_MATCHES_MAX]
+    return r.SearchResponse(matches=matches, truncations=truncations, index=snapshot.index)
+
+
+def search_fuzzy(snapshot: Snapshot, request: r.SearchRequest) -> r.SearchResponse:
+    """Names that contain a text, in any case, with where they are."""
+    text = request.text or request.prefix
+    if len(text) < FUZZY_TEXT_MIN:
+        raise invalid(f"fuzzy search query must be at least {FUZZY_TEXT_MIN} characters, got {len(text)}")
+    contexts = {**_BY_PREFIX, **dict.fromkeys(_FUZZY)}
+    matches: dict[str, Any] = {}
+    truncations = {}
+    for context in _contexts(request.context, contexts):
+        if context in _FUZZY:
+            hits = (hit for hit in _FUZZY[context](snapshot, request) if text.lower() in hit[0].lower())
+            found = sorted(
+                islice(hits, FUZZY_MATCHES_MAX + 1), key=lambda hit: (hit[0].lower().index(text.lower()), hit)
+            )
+        else:
+            by_prefix = r.SearchRequest(prefix=text, namespace=request.namespace)
+            found = [(one, ()) for one in islice(_BY_PREFIX[context](snapshot, by_prefix), FUZZY_MATCHES_MAX + 1)]
+        truncations[context] = len(found) > FUZZY_MATCHES_MAX
+        shown = found[:FUZZY_MATCHES_MAX]
+        if shown:
+            matches[context] = [{"ID": name, "Scope": list(scope)} for name, scope in shown]
+    return r.SearchResponse(matches=matches, truncations=truncations, index=snapshot.index)
+
+
+def _contexts(asked: str, known: Mapping[str, Any]) -> list[str]:
+    if asked in ("", "all"):
+        return list(known)
+    if asked not in known:
+        raise invalid(f"context must be one of {', '.join(sorted(known))}, all; got {asked!r}")
+    return [asked]
+
+
+# By prefix
+
+
+def _uuids(name: str) -> Find:
+    """Objects whose id is a UUID; a prefix that ends in a hyphen, or leaves them out, is found too."""
+
+    def find(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[str]:
+        mine = in_namespace_of(request)
+        wanted = request.prefix.lower().replace("-", "")
+        for row in snapshot.tables[name].with_prefix(request.prefix[:8].lower().rstrip("-")):
+            if row.id.replace("-", "").startswith(wanted) and mine(row):
+                yield row.id
+
+    return find
+
+
+def _jobs(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[str]:
+    mine = in_namespace_of(request)
+    return (job.id for job in snapshot.jobs() if mine(job) and job.id.startswith(request.prefix))
+
+
+def _named(name: str) -> Find:
+    def find(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[str]:
+        return (row.name for row in snapshot.tables[name].with_prefix(request.prefix))
+
+    return find
+
+
+def _policies(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[str]:
+    found = scaling_policies(snapshot, request.namespace or "default")
+    return (policy.id for policy in found if policy.id.startswith(request.prefix))
+
+
+def in_namespace_of(request: r.SearchRequest) -> Callable[[Any], bool]:
+    """Whether an object is in the search's namespace; nodes are in none."""
+    mine = in_namespace(r.ReadRequest(namespace=request.namespace))
+    return lambda row: not hasattr(row, "namespace") or mine(row)
+
+
+_BY_PREFIX: Final[Mapping[str, Find]] = {
+    "allocs": _uuids("allocs"),
+    "deployment": _uuids("deployments"),
+    "evals": _uuids("evals"),
+    "jobs": _jobs,
+    "nodes": _uuids("nodes"),
+    "node_pools": _named("node_pools"),
+    "namespaces": _named("namespaces"),
+    "scaling_policy": _policies,
+}
+
+
+# By a part of a name
+
+
+def _fuzzy_jobs(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[Hit]:
+    mine = in_namespace_of(request)
+    return ((job.name, (job.namespace, job.id)) for job in snapshot.jobs() if mine(job))
+
+
+def _fuzzy_inside(pick: Callable[[Any], Iterable[tuple[str, tuple[str, ...]]]]) -> Callable[..., Iterator[Hit]]:
+    """Names inside jobs. pick: of a job, names and the path below it."""
+
+    def find(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[Hit]:
+        mine = in_namespace_of(request)
+        for job in snapshot.jobs():
+            if mine(job):
+                for name, path in pick(job):
+                    yield name, (job.namespace, job.id, *path)
+
+    return find
+
+
+def _services_of(job: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+    for group in job.task_groups:
+        yield from ((service.name, (group.name,)) for service in group.services)
+        for task in group.tasks:
+            yield from ((service.name, (group.name, task.name)) for service in task.services)
+
+
+def _configs_of(key: str) -> Callable[[Any], Iterator[tuple[str, tuple[str, ...]]]]:
+    def pick(job: Any) -> Iterator[tuple[str, tuple[str, ...]]]:
+        for group in job.task_groups:
+            for task in group.tasks:
+                value = task.config.get(key)
+                if isinstance(value, str):
+                    yield value, (group.name, task.name)
+
+    return pick
+
+
+def _classes(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[Hit]:
+    return ((name, ()) for name in sorted({node.node_class for node in snapshot.nodes() if node.node_class}))
+
+
+_FUZZY: Final[Mapping[str, Callable[[Snapshot, r.SearchRequest], Iterator[Hit]]]] = {
+    "jobs": _fuzzy_jobs,
+    "nodes": lambda snapshot, request: ((node.name, (node.id,)) for node in snapshot.nodes()),
+    "allocs": lambda snapshot, request: (
+        (alloc.name, (alloc.namespace, alloc.id)) for alloc in snapshot.allocations() if in_namespace_of(request)(alloc)
+    ),
+    "namespaces": lambda snapshot, request: ((one.name, ()) for one in snapshot.namespaces()),
+    "node_pools": lambda snapshot, request: ((one.name, ()) for one in snapshot.node_pools()),
+    "groups": _fuzzy_inside(lambda job: [(group.name, ()) for group in job.task_groups]),
+    "tasks": _fuzzy_inside(
+        lambda job: [(task.name, (group.name,)) for group in job.task_groups for task in group.tasks]
+    ),
+    "services": _fuzzy_inside(_services_of),
+    "images": _fuzzy_inside(_configs_of("image")),
+    "commands": _fuzzy_inside(_configs_of("command")),
+    "classes": _classes,
+}
+
+SEARCHES: Final = {m.SEARCH_PREFIX: search_prefix, m.SEARCH_FUZZY: search_fuzzy}

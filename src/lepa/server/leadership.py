@@ -1,0 +1,282 @@
+"""What begins and ends with leading.
+
+A server that wins the election waits until its replica has seen the win, so that it decides on everything its
+predecessors have committed; then it fills the broker, gives every node time to find it, and starts workers and
+deciders. When it loses the election all of that ends; a write that was under way is refused by its fence.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Final, NamedTuple
+
+from lepa.kit.durations import SECOND
+from lepa.kit.sources import Clock, Random
+from lepa.kit.tasks import Tasks
+from lepa.kit.telemetry import Metrics
+from lepa.model.errors import LepaError
+from lepa.server.deciders import deployments, drains
+from lepa.server.deciders.garbage import find_garbage
+from lepa.server.deciders.heartbeats import Heartbeats, disconnected_too_long, silent
+from lepa.server.deciders.periodic import Periodic
+from lepa.server.eval_feed import EvalFeed
+from lepa.server.loops import carry_out, run_decider
+from lepa.server.plan_applier import PlanApplier
+from lepa.server.settings import ServerSettings
+from lepa.server.worker import Worker
+from lepa.server.writer import REPLICA_WAIT_S, Writer
+from lepa.state.commands import garbage as garbage_commands
+from lepa.state.commands.draft import Draft
+from lepa.state.keys import LEADER
+from lepa.state.replica import Replica
+from lepa.store.election import Campaign, Election, KeepLease, Lead, StepDown
+from lepa.store.protocol import Compacted, Lease, Store
+
+LEASE_TTL_S: Final = 15.0
+HEARTBEAT_LOOK_S: Final = 1.0
+REPORT_S: Final = 1.0
+RETRY_S: Final = 1.0
+
+log = logging.getLogger(__name__)
+
+
+class Parts(NamedTuple):
+    """What every part of a server needs."""
+
+    store: Store
+    replica: Replica
+    writer: Writer
+    settings: ServerSettings
+    clock: Clock
+    random: Random
+    metrics: Metrics
+
+
+class Leading:
+    """The parts of a server that leads, as an async context manager."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._tasks = Tasks("leading")
+        self._stack = AsyncExitStack()
+        self.heartbeats = Heartbeats(parts.settings.heartbeat)
+        self.feed = EvalFeed(parts.replica, parts.writer, parts.clock, parts.random, parts.metrics)
+        self.applier = PlanApplier(
+            parts.store, parts.replica, parts.writer, parts.clock, parts.metrics, self.feed.holds
+        )
+
+    async def __aenter__(self) -> "Leading":
+        p = self._parts
+        self.heartbeats.start(p.replica.snapshot.nodes(), p.clock.now())
+        await self._stack.enter_async_context(self.feed)
+        await self._stack.enter_async_context(self.applier)
+        await self._stack.enter_async_context(self._tasks)
+        for number in range(p.settings.workers):
+            worker = Worker(
+                p.replica, self.feed, self.applier, p.writer, p.clock, p.random, p.metrics, p.settings.scheduler_types
+            )
+            self._tasks.start(f"worker-{number}", worker.run())
+        periodic = Periodic(p.clock.now_ns() // SECOND)
+        for name, decide, tables in (
+            ("deployments", deployments.decide, ("deployments", "allocs", "jobs")),
+            ("drains", drains.decide, ("nodes", "allocs")),
+            ("periodic", periodic.decide, ("jobs",)),
+        ):
+            run = run_decider(name, decide, tables, p.replica, p.writer, p.clock)
+            self._tasks.start(name, run)
+        self._tasks.start("heartbeats", self._watch_heartbeats())
+        self._tasks.start("garbage", self._collect_garbage())
+        self._tasks.start("report", self._report())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._stack.aclose()
+
+    async def collect_garbage(self, *, force: bool) -> None:
+        """Forget what has ended long enough ago; force: however recently it ended."""
+        p = self._parts
+        snapshot = p.replica.snapshot
+        found = await asyncio.to_thread(find_garbage, snapshot, p.settings.garbage, p.clock.now_ns(), force=force)
+        for part in found.parts(p.store.limits):
+            await p.writer.write(_collect(part))
+        if not found.empty:
+            log.info("garbage collected allocs=%d evals=%d jobs=%d deployments=%d nodes=%d", *map(len, _counts(found)))
+
+    async def _watch_heartbeats(self) -> None:
+        p = self._parts
+        while True:
+            now = p.clock.now()
+            snapshot = p.replica.snapshot
+            orders = [silent(snapshot, node_id) for node_id in self.heartbeats.expired(now)]
+            for order in orders:
+                p.metrics.count("nomad.heartbeat.invalidate")
+                log.warning("node missed its heartbeat node_id=%s status=%s", order.node_id, order.status)
+            await carry_out("heartbeats", [*orders, *disconnected_too_long(snapshot)], p.writer)
+            wake_at = self.heartbeats.wake_at()
+            pause = HEARTBEAT_LOOK_S if wake_at is None else min(HEARTBEAT_LOOK_S, max(0.0, wake_at - p.clock.now()))
+            await p.clock.sleep(max(pause, 0.01))
+
+    async def _collect_garbage(self) -> None:
+        while True:
+            await self._parts.clock.sleep(self._parts.settings.garbage.interval_s)
+            try:
+                await self.collect_garbage(force=False)
+            except LepaError as error:
+                if error.code == "no_leader":
+                    raise
+                log.warning("garbage not collected error=%s", error)
+
+    async def _report(self) -> None:
+        while True:
+            self.feed.report()
+            self._parts.metrics.gauge("nomad.heartbeat.active", len(self.heartbeats))
+            await self._parts.clock.sleep(REPORT_S)
+
+
+def _collect(part: garbage_commands.Garbage) -> Callable[[Draft], None]:
+    return lambda draft: garbage_commands.collect(draft, part)
+
+
+def _counts(found: garbage_commands.Garbage) -> tuple[tuple[object, ...], ...]:
+    return found.allocations, found.evaluations, found.jobs, found.deployments, found.nodes
+
+
+class Leadership:
+    """This server's part in the election, and the parts that run while it leads."""
+
+    def __init__(self, parts: Parts, lead: Callable[[], Leading]) -> None:
+        """lead: makes the parts of one term."""
+        self._parts = parts
+        self._lead = lead
+        self._tasks = Tasks("leadership")
+        self._term: AsyncExitStack | None = None
+        self._lease: Lease | None = None
+        self._moved = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._election = Election(LEADER, parts.settings.rpc_address.encode(), LEASE_TTL_S, parts.clock.now())
+        self.leading: Leading | None = None
+        self.leader_address = ""
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator["Leadership"]:
+        """Campaign and lead while inside."""
+        async with self._tasks:
+            self._tasks.start("watch", self._watch())
+            self._tasks.start("election", self._elect())
+            try:
+                yield self
+            finally:
+                await self._tasks.close()
+                await self._end_term()
+                if self._lease is not None:
+                    await self._revoke()
+
+    async def leader(self, timeout_s: float) -> Leading:
+        """The leading parts; waits for them up to timeout_s. Raises LepaError(no_leader)."""
+        deadline = self._parts.clock.now() + timeout_s
+        while self.leading is None:
+            left = deadline - self._parts.clock.now()
+            if left <= 0:
+                raise LepaError("no_leader", "No cluster leader")
+            try:
+                await asyncio.wait_for(self._changed.wait(), left)
+            except TimeoutError:
+                continue
+        return self.leading
+
+    async def _watch(self) -> None:
+        """Follow the leader key."""
+        p = self._parts
+        while True:
+            read = await p.store.read(LEADER)
+            entry = next((entry for entry in read.entries if entry.key == LEADER), None)
+            self._seen(entry.value if entry else None, entry.created if entry else 0)
+            try:
+                async for changes in p.store.watch(read.revision, LEADER):
+                    for change in changes:
+                        if change.key == LEADER:
+                            self._seen(change.value, change.created if change.value is not None else 0)
+                return
+            except Compacted:
+                continue
+
+    def _seen(self, value: bytes | None, created: int) -> None:
+        self.leader_address = value.decode() if value else ""
+        self._election.leader_seen(created, self._parts.clock.now())
+        self._moved.set()
+
+    async def _elect(self) -> None:
+        clock = self._parts.clock
+        while True:
+            self._moved.clear()
+            while orders := self._election.poll(clock.now()):
+                for order in orders:
+                    await self._carry_out(order)
+            wake_at = self._election.wake_at()
+            timeout = None if wake_at is None else max(0.0, wake_at - clock.now())
+            try:
+                await asyncio.wait_for(self._moved.wait(), timeout)
+            except TimeoutError:
+                continue
+
+    async def _carry_out(self, order: Campaign | KeepLease | Lead | StepDown) -> None:
+        clock = self._parts.clock
+        if isinstance(order, Campaign):
+            await self._campaign(order)
+        elif isinstance(order, KeepLease) and self._lease is not None:
+            asked_at = clock.now()
+            try:
+                await self._lease.keep()
+                self._election.lease_kept(asked_at)
+            except LepaError as error:
+                if error.code == "not_found":
+                    self._election.lease_lapsed(clock.now())
+        elif isinstance(order, Lead):
+            await self._begin_term(order)
+        elif isinstance(order, StepDown):
+            log.warning("steps down reason=%s", order.reason)
+            await self._end_term()
+            await self._revoke()
+
+    async def _campaign(self, order: Campaign) -> None:
+        store, clock = self._parts.store, self._parts.clock
+        try:
+            self._lease = await store.lease(order.ttl_s)
+            committed = await store.commit(self._election.campaign_txn(self._lease.id))
+            self._election.campaign_ended(committed, clock.now())
+        except LepaError as error:
+            log.warning("campaign failed error=%s", error)
+            self._election.campaign_failed(clock.now())
+
+    async def _begin_term(self, order: Lead) -> None:
+        p = self._parts
+        await p.replica.wait_for(order.fence.created, REPLICA_WAIT_S)
+        p.writer.fence = order.fence
+        stack = AsyncExitStack()
+        self.leading = await stack.enter_async_context(self._lead())
+        self._term = stack
+        p.metrics.gauge("raft.state.leader", 1)
+        log.info("leads revision=%d", order.fence.created)
+        self._announce()
+
+    async def _end_term(self) -> None:
+        self.leading = None
+        self._parts.writer.fence = None
+        self._announce()
+        self._parts.metrics.gauge("raft.state.leader", 0)
+        if self._term is not None:
+            term, self._term = self._term, None
+            await term.aclose()
+
+    def _announce(self) -> None:
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    async def _revoke(self) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            try:
+                await lease.revoke()
+            except LepaError as error:
+                log.debug("lease not revoked error=%s", error)

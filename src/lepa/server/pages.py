@@ -1,0 +1,102 @@
+"""Pure: filters, prefixes and pages of lists.
+
+A page's token is the key of the first item of the next page. Filters apply before items are counted.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple, TypeVar
+
+from lepa.kit.bexpr import FilterError, Predicate, compile_filter
+from lepa.model.errors import LepaError, invalid
+from lepa.rpc.requests import ReadRequest
+
+T = TypeVar("T")
+
+
+class Page(NamedTuple):
+    """A list's answer. next_token "": nothing follows."""
+
+    items: tuple[Any, ...]
+    next_token: str = ""
+
+
+def page_of(
+    rows: Iterable[T],
+    request: ReadRequest,
+    *,
+    token: Callable[[T], str],
+    stub: Callable[[T], Any] = lambda row: row,
+    where: Callable[[T], bool] | None = None,
+) -> Page:
+    """The page that a request asks for. rows: in order, from the request's token on. where: what counts at all."""
+    passes = _predicate(request.filter)
+    items: list[Any] = []
+    for row in rows:
+        if (where is not None and not where(row)) or not _passes(passes, row):
+            continue
+        if request.per_page and len(items) == request.per_page:
+            return Page(tuple(items), token(row))
+        items.append(stub(row))
+    return Page(tuple(items))
+
+
+def since(rows: Iterable[T], request: ReadRequest, key: Callable[[T], str]) -> Iterable[T]:
+    """Rows that are in the order of their token, from the request's token on."""
+    start = request.next_token
+    if not start:
+        return rows
+    if request.reverse:
+        return (row for row in rows if key(row) <= start)
+    return (row for row in rows if key(row) >= start)
+
+
+def created_token(row: Any) -> str:
+    """The token of lists in the order of creation."""
+    return f"{row.create_index}.{row.id}"
+
+
+def created_start(request: ReadRequest) -> tuple[int, str] | None:
+    """Where a list in the order of creation begins, from such a token."""
+    if not request.next_token:
+        return None
+    index, _, row_id = request.next_token.partition(".")
+    if not index.isdigit():
+        raise invalid(f'invalid next_token "{request.next_token}"')
+    return int(index), row_id
+
+
+def namespaced_token(row: Any) -> str:
+    """The token of lists by namespace and id."""
+    return f"{row.namespace}.{row.id}"
+
+
+def namespaced_start(request: ReadRequest) -> tuple[str, str] | None:
+    """Where a list by namespace and id begins, from such a token."""
+    if not request.next_token:
+        return None
+    namespace, _, row_id = request.next_token.partition(".")
+    return namespace, row_id
+
+
+def in_namespace(request: ReadRequest) -> Callable[[Any], bool]:
+    """Whether a row is in the request's namespace; "*" is all of them."""
+    wanted = request.namespace or "default"
+    return lambda row: wanted in ("*", row.namespace)
+
+
+def _predicate(text: str) -> Predicate | None:
+    if not text:
+        return None
+    try:
+        return compile_filter(text)
+    except FilterError as error:
+        raise invalid(f"failed to create result paginator: failed to read filter expression: {error}") from error
+
+
+def _passes(predicate: Predicate | None, row: Any) -> bool:
+    if predicate is None:
+        return True
+    try:
+        return predicate(row)
+    except FilterError as error:
+        raise LepaError("invalid", f"failed to read result page: {error}") from error

@@ -1,0 +1,119 @@
+"""One server: follows the store, answers calls, and leads when it is elected.
+
+    async with Server(store, settings, clock, random, metrics) as server:
+        reply = await server.caller.call(methods.JOB_LIST, JobListRequest())
+
+Whatever is read comes from this server's own snapshot. Whatever is written goes through the leader's `Writer`, with the
+fence of its term. The store is the caller's to close.
+"""
+
+import asyncio
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Final, Self
+
+from lepa.kit.sources import Clock, Random
+from lepa.kit.tasks import Tasks
+from lepa.kit.telemetry import Metrics
+from lepa.rpc import methods as m
+from lepa.rpc.channel import Answer, LocalCaller
+from lepa.rpc.requests import Reply
+from lepa.server.endpoints.allocations import AllocationEndpoints
+from lepa.server.endpoints.context import Context
+from lepa.server.endpoints.deployments import DeploymentEndpoints
+from lepa.server.endpoints.jobs import JobEndpoints
+from lepa.server.endpoints.nodes import NodeEndpoints
+from lepa.server.endpoints.operator import OperatorEndpoints
+from lepa.server.endpoints.query import Queries
+from lepa.server.endpoints.services import ServiceEndpoints
+from lepa.server.event_stream import EventStream
+from lepa.server.leadership import Leadership, Leading, Parts
+from lepa.server.settings import ServerSettings
+from lepa.server.writer import Writer
+from lepa.state.replica import Replica
+from lepa.store.protocol import Store
+
+LAG_PROBE_S: Final = 0.25
+"""How often the event loop is asked whether it is late."""
+
+
+class Server:
+    """The parts of one server, as an async context manager."""
+
+    def __init__(
+        self, store: Store, settings: ServerSettings, clock: Clock, random: Random, metrics: Metrics | None = None
+    ) -> None:
+        metrics = metrics or Metrics()
+        replica = Replica(store, clock)
+        writer = Writer(store, replica, clock, random)
+        self._parts = Parts(store, replica, writer, settings, clock, random, metrics)
+        self._leadership = Leadership(self._parts, lambda: Leading(self._parts))
+        self._events = EventStream(replica, settings.event_batches_max)
+        self._tasks = Tasks("server")
+        self._stack = AsyncExitStack()
+        self.caller = LocalCaller(self._answers(), {m.EVENT_STREAM.name: self._events.stream})
+
+    @property
+    def replica(self) -> Replica:
+        """This server's copy of the state."""
+        return self._parts.replica
+
+    @property
+    def leads(self) -> bool:
+        """Whether this server leads now."""
+        return self._leadership.leading is not None
+
+    async def wait_until_leading(self, timeout_s: float) -> None:
+        """Return when this server leads. Raises LepaError(no_leader)."""
+        await self._leadership.leader(timeout_s)
+
+    async def __aenter__(self) -> Self:
+        await self._stack.enter_async_context(self._parts.replica)
+        await self._stack.enter_async_context(self._events)
+        await self._stack.enter_async_context(self._tasks)
+        self._tasks.start("loop-lag", self._measure_lag())
+        await self._stack.enter_async_context(self._leadership.running())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        await self._stack.aclose()
+
+    def _answers(self) -> dict[str, Answer]:
+        context = Context(self._parts, self._leadership)
+        queries = Queries(self._parts.replica, self._parts.clock, self._parts.random)
+        endpoints = (
+            JobEndpoints(context),
+            AllocationEndpoints(context),
+            DeploymentEndpoints(context),
+            NodeEndpoints(context),
+            ServiceEndpoints(context),
+            OperatorEndpoints(context),
+        )
+        return {
+            method.name: self._measured(method.name, answer)
+            for endpoint in endpoints
+            for method, answer in endpoint.answers(queries).items()
+        }
+
+    def _measured(self, name: str, answer: Answer) -> Answer:
+        metrics = self._parts.metrics
+
+        async def measured(request: Any) -> Reply[Any]:
+            metrics.count("nomad.rpc.request")
+            try:
+                return await answer(request)
+            except Exception:
+                metrics.count("nomad.rpc.request_error", method=name)
+                raise
+
+        return measured
+
+    async def _measure_lag(self) -> None:
+        """How late the event loop is, in ms: heartbeats and leases are late by as much."""
+        loop = asyncio.get_running_loop()
+        while True:
+            due = loop.time() + LAG_PROBE_S
+            await asyncio.sleep(LAG_PROBE_S)
+            self._parts.metrics.sample("lepa.loop.lag", 1e3 * max(0.0, loop.time() - due))

@@ -1,0 +1,57 @@
+"""Settings of the control plane. Defaults are Nomad's unless the field says otherwise; *_s are seconds."""
+
+import msgspec
+
+
+class GarbageSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How long what has ended is kept."""
+
+    interval_s: float = 300.0
+    """How often to look for garbage."""
+    job_s: float = 4 * 3600.0
+    """Jobs that are dead, with all that belongs to them."""
+    evaluation_s: float = 3600.0
+    """Evaluations that have ended, with their allocations."""
+    batch_evaluation_s: float = 24 * 3600.0
+    """The same for batch jobs, whose allocations say that the work is done."""
+    deployment_s: float = 3600.0
+    """Deployments that have ended."""
+    node_s: float = 24 * 3600.0
+    """Nodes that are down."""
+
+
+class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How soon a silent node counts as down."""
+
+    min_ttl_s: float = 10.0
+    """The shortest time to live of a heartbeat."""
+    max_per_s: float = 50.0
+    """Heartbeats a second that the cluster aims at: with more nodes each has a longer time to live."""
+    grace_s: float = 10.0
+    """How long after its time to live a node may still be heard of: networks and clients pause."""
+    failover_ttl_s: float = 300.0
+    """What all nodes get when a server begins to lead: they may not know of it yet."""
+
+
+class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What one server is and does."""
+
+    name: str = "server.global"
+    region: str = "global"
+    datacenter: str = "dc1"
+    rpc_address: str = "127.0.0.1:4647"
+    """Host and port of the internal port, as others reach it."""
+    workers: int = 2
+    """Evaluations processed at once. Each takes a thread while it computes; more than cores is of no use."""
+    scheduler_types: tuple[str, ...] = ("service", "batch", "system", "sysbatch")
+    versions_kept: int = 6
+    """Versions of a job that `job history` and `job revert` know."""
+    job_max_priority: int = 100
+    job_max_count: int = 50_000
+    """Allocations that one job may ask for in all groups."""
+    source_bytes_max: int = 1_000_000
+    """The largest job text kept beside a job; 0 keeps none."""
+    event_batches_max: int = 100
+    """Batches of events kept for those who begin to follow later."""
+    heartbeat: HeartbeatSettings = HeartbeatSettings()
+    garbage: GarbageSettings = GarbageSettings()

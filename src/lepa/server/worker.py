@@ -1,0 +1,130 @@
+"""Processes evaluations: waits for a state that is new enough, schedules in a thread, submits the plan.
+
+A plan that is refused in part is made again on the state that refused it, as often as the job's type allows, as long as
+nothing gets through; then a blocked evaluation stands in until the cluster has changed. Evaluations that allocations of
+the plan name as their follow-up are stored before the plan: an allocation never waits for one that does not exist.
+"""
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+from msgspec.structs import replace
+
+from lepa.kit.sources import Clock, Random
+from lepa.kit.telemetry import Metrics
+from lepa.model.errors import LepaError
+from lepa.model.evaluation import Evaluation
+from lepa.scheduler.columns import NodeColumns
+from lepa.scheduler.outcome import Outcome
+from lepa.scheduler.process import attempts_max, give_up, process
+from lepa.server.eval_broker import Delivery
+from lepa.server.eval_feed import EvalFeed
+from lepa.server.plan_applier import PlanApplier
+from lepa.server.writer import Writer
+from lepa.state.commands.draft import Draft
+from lepa.state.commands.evaluations import create_evaluation, end_evaluation
+from lepa.state.job_tally import TERMINAL_EVALUATION_STATUSES
+from lepa.state.replica import Replica
+from lepa.state.snapshot import Snapshot
+
+SNAPSHOT_WAIT_S: Final = 5.0
+
+log = logging.getLogger(__name__)
+
+
+class Worker:
+    """One worker of a leading server."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        feed: EvalFeed,
+        applier: PlanApplier,
+        writer: Writer,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics,
+        types: Sequence[str],
+    ) -> None:
+        self._replica = replica
+        self._feed = feed
+        self._applier = applier
+        self._writer = writer
+        self._clock = clock
+        self._random = random
+        self._metrics = metrics
+        self._types = types
+        self._columns = NodeColumns()
+
+    async def run(self) -> None:
+        """Process evaluations one after the other, until cancelled."""
+        while True:
+            delivery = await self._feed.dequeue(self._types)
+            started = self._clock.now()
+            try:
+                index = await self._process(delivery)
+            except LepaError as error:
+                log.warning("evaluation not processed eval_id=%s error=%s", delivery.evaluation.id, error)
+                self._feed.nack(delivery)
+            except Exception:
+                log.exception("evaluation failed eval_id=%s", delivery.evaluation.id)
+                self._feed.nack(delivery)
+            else:
+                self._feed.ack(delivery, index)
+            self._metrics.sample("nomad.worker.process_eval", 1e3 * (self._clock.now() - started))
+
+    async def _process(self, delivery: Delivery) -> int:
+        """Returns the revision of the last write."""
+        snapshot = await self._replica.wait_for(delivery.wait_index, SNAPSHOT_WAIT_S)
+        evaluation = snapshot.evaluation(delivery.evaluation.id)
+        if evaluation is None or evaluation.status in TERMINAL_EVALUATION_STATUSES:
+            return snapshot.index
+        left = attempts_max(evaluation)
+        while left > 0:
+            outcome = await self._schedule(evaluation, snapshot)
+            await self._store_followups(outcome)
+            if outcome.plan.empty:
+                return await self._end(outcome)
+            result = await self._applier.submit(replace(outcome.plan, eval_token=delivery.token))
+            if not result.refresh_index:
+                return await self._end(outcome)
+            progress = bool(result.updates or result.stops)
+            left = attempts_max(evaluation) if progress else left - 1
+            newer = max(result.refresh_index, result.applied_index)
+            snapshot = await self._replica.wait_for(newer, SNAPSHOT_WAIT_S)
+        now_ns = self._clock.now_ns()
+        return await self._end(give_up(evaluation, snapshot, now_ns=now_ns, new_id=self._random.uuid))
+
+    async def _schedule(self, evaluation: Evaluation, snapshot: Snapshot) -> Outcome:
+        started = self._clock.now()
+        outcome = await asyncio.to_thread(
+            process,
+            evaluation,
+            snapshot,
+            now_ns=self._clock.now_ns(),
+            seed=self._random.seed(),
+            new_id=self._random.uuid,
+            columns=self._columns,
+        )
+        name = f"nomad.worker.invoke_scheduler_{evaluation.type}"
+        self._metrics.sample(name, 1e3 * (self._clock.now() - started))
+        return outcome
+
+    async def _store_followups(self, outcome: Outcome) -> None:
+        followups = [evaluation for evaluation in outcome.new_evaluations if evaluation.status != "blocked"]
+        if followups:
+            await self._writer.write(lambda draft: _create(draft, followups))
+
+    async def _end(self, outcome: Outcome) -> int:
+        def command(draft: Draft) -> None:
+            end_evaluation(draft, outcome.evaluation)
+            _create(draft, outcome.new_evaluations)
+
+        return (await self._writer.write(command)).revision
+
+
+def _create(draft: Draft, evaluations: Sequence[Evaluation]) -> None:
+    for evaluation in evaluations:
+        create_evaluation(draft, evaluation)
