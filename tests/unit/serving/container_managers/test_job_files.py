@@ -1,0 +1,77 @@
+"""lepa.serving.container_managers.job_files: the orchestrator's own rules take the jobs, without a warning."""
+
+from typing import Any
+
+import pytest
+
+from lepa.model.job_rules import canonicalise, validate
+from lepa.serving.container_managers.job_files import (
+    CLUSTER_META,
+    ClusterPlan,
+    PartResources,
+    management_job,
+    model_job,
+    query_frontend_job,
+)
+from lepa.serving.container_managers.protocol import StartOptions
+
+PLAN = ClusterPlan(
+    cluster_name="c",
+    python="/usr/bin/python3",
+    discovery="dns://127.0.0.1:8600/consul",
+    query_frontend=PartResources(cpu=1000, memory_mb=512, ports={"http": 1337}),
+    models={"big": PartResources(cpu=4000, memory_mb=8000)},
+)
+RPC = {"LEPA_RPC_SERVICE": PLAN.rpc_service}
+
+
+def jobs() -> list[dict[str, Any]]:
+    options = StartOptions(num_frontend_replicas=2)
+    return [
+        management_job(PLAN),
+        query_frontend_job(PLAN, options, ("urlprefix-/",), ()),
+        model_job(PLAN, "big", "1", "doubles", "archive:big:1:ab", 3, RPC),
+    ]
+
+
+@pytest.mark.parametrize("job", jobs(), ids=lambda job: job["ID"])
+def test_a_job_is_valid(job: dict[str, Any]) -> None:
+    found = validate(canonicalise(job))
+    assert [str(problem) for problem in found.errors] == []
+
+
+def test_everything_of_a_cluster_is_found_by_its_prefix_and_meta() -> None:
+    assert [job["ID"] for job in jobs()] == ["clipper-c-mgmt", "clipper-c-query-frontend", "clipper-c-model-big-1"]
+    assert {job["Meta"][CLUSTER_META] for job in jobs()} == {"c"}
+
+
+def test_services_have_the_names_that_others_look_up() -> None:
+    named = [service["Name"] for job in jobs() for service in job["TaskGroups"][0]["Services"]]
+    assert named == [PLAN.management_service, PLAN.query_service, PLAN.rpc_service]
+
+
+def test_resources_ports_and_counts_are_the_plan() -> None:
+    management, query, model = (job["TaskGroups"][0] for job in jobs())
+    assert (management["Count"], query["Count"], model["Count"]) == (1, 2, 3)
+    assert query["Networks"][0] == {
+        "Mode": "host",
+        "DynamicPorts": [{"Label": "rpc"}],
+        "ReservedPorts": [{"Label": "http", "Value": 1337}],
+    }
+    assert query["Tasks"][0]["Resources"] == {"CPU": 1000, "MemoryMB": 512}
+    assert model["Tasks"][0]["Resources"] == {"CPU": 4000, "MemoryMB": 8000}
+    assert "Networks" not in model
+
+
+def test_a_model_is_told_who_it_is_and_where_to_go() -> None:
+    environment = model_job(PLAN, "m", "2", "ints", "archive:m:2:ab", 1, RPC)["TaskGroups"][0]["Tasks"][0]["Env"]
+    assert environment == {
+        "CLIPPER_MODEL_NAME": "m",
+        "CLIPPER_MODEL_VERSION": "2",
+        "CLIPPER_INPUT_TYPE": "ints",
+        "CLIPPER_MODEL_PATH": "${NOMAD_TASK_DIR}/model",
+        "LEPA_MODEL_IMAGE": "archive:m:2:ab",
+        "LEPA_DISCOVERY": "dns://127.0.0.1:8600/consul",
+        "LEPA_MANAGEMENT_SERVICE": "clipper-c-mgmt-http",
+        "LEPA_RPC_SERVICE": "clipper-c-query-frontend-rpc",
+    }
