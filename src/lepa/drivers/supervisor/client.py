@@ -6,8 +6,10 @@ that happened meanwhile is asked for. Nobody who waits for a task notices that a
 
 import asyncio
 import contextlib
+import functools
 import logging
 import os
+import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable
@@ -263,25 +265,24 @@ class Supervisor:
     async def _spawn(self) -> None:
         """Start a supervisor; harmless when another one is just starting."""
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        process = await asyncio.create_subprocess_exec(
-            self._python,
-            "-m",
-            "lepa.drivers.supervisor",
-            "--state",
-            self._directory,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.DEVNULL,
-            stderr=asyncio.subprocess.PIPE,
+        command = [self._python, "-m", "lepa.drivers.supervisor", "--state", self._directory]
+        # Not asyncio's subprocess: under uvloop it leaves a descriptor open in the daemon, and never sees the end.
+        spawn = functools.partial(
+            subprocess.run,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=SPAWN_TIMEOUT_S,
         )
         try:
-            _, complaint = await asyncio.wait_for(process.communicate(), SPAWN_TIMEOUT_S)
-        except TimeoutError as error:
-            process.kill()
+            process = await asyncio.to_thread(spawn)
+        except subprocess.TimeoutExpired as error:
             raise LepaError("internal", "the supervisor did not start in time") from error
         if process.returncode == ANOTHER_RUNS:
             await self._clock.sleep(RECONNECT_FIRST_S)
         elif process.returncode != 0:
-            last = complaint.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
+            last = process.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
             raise LepaError("internal", f"the supervisor did not start: {last[0]}")
 
 
@@ -338,8 +339,8 @@ class RemoteSession:
         return self._exit or 0
 
     async def close(self) -> None:
-        """End the command if it still runs."""
-        self._writer.close()
+        """End the command if it still runs; input it has not taken is dropped."""
+        self._writer.transport.abort()
         with contextlib.suppress(OSError):
             await self._writer.wait_closed()
 
