@@ -316,8 +316,6 @@ class Agent:
         if self._dns is not None:
             for name, value in self._dns.metrics().items():
                 self._metrics.gauge(f"nomad.dns.{name}", value)
-        if self._server is not None:
-            self._server.update_metrics()
 
 
 def _yes(part: object | None) -> str:

@@ -59,7 +59,7 @@ class Server(Section, frozen=True):
     bootstrap_expect: int = 0
     data_dir: str = ""
     num_schedulers: int = 1
-    enabled_schedulers: list[str] = ["service", "batch", "system", "sysbatch"]
+    enabled_schedulers: tuple[str, ...] = ("service", "batch", "system", "sysbatch")
     heartbeat_grace: str = "10s"
     min_heartbeat_ttl: str = "10s"
     max_heartbeats_per_second: float = 50.0
@@ -77,8 +77,8 @@ class Server(Section, frozen=True):
     job_tracked_versions: int = 6
     default_scheduler_config: SchedulerDefaults = SchedulerDefaults()
     encrypt: str = ""
-    retry_join: list[str] = []
-    start_join: list[str] = []
+    retry_join: tuple[str, ...] = ()
+    start_join: tuple[str, ...] = ()
     server_join: dict[str, Any] = {}
     search: dict[str, Any] = {}
     raft_protocol: int = 3
@@ -113,7 +113,7 @@ class Client(Section, frozen=True):
     """The client part: this machine as a node."""
 
     enabled: bool = False
-    servers: list[str] = []
+    servers: tuple[str, ...] = ()
     server_join: dict[str, Any] = {}
     node_class: str = ""
     node_pool: str = "default"
@@ -153,8 +153,8 @@ class Dns(Section, frozen=True):
     """Names of services by DNS. recursors: servers for other domains, `ip` or `ip:port`. ttl: of answers."""
 
     enabled: bool = True
-    domains: list[str] = ["consul.", "lepa."]
-    recursors: list[str] = []
+    domains: tuple[str, ...] = ("consul.", "lepa.")
+    recursors: tuple[str, ...] = ()
     ttl: str = "0s"
 
 
@@ -162,7 +162,7 @@ class Plugin(Section, frozen=True):
     """Settings of one driver."""
 
     config: dict[str, Any] = {}
-    args: list[str] = []
+    args: tuple[str, ...] = ()
 
 
 class Telemetry(Section, frozen=True):

@@ -30,17 +30,21 @@ Bound = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def build(edge: Edge) -> web.Application:
     """The application with every route of the table."""
     app = web.Application(client_max_size=BODY_MAX)
+    by_path: dict[str, list[Route]] = {}
     for route in ROUTES:
-        _add(app, edge, route)
+        by_path.setdefault(route.path, []).append(route)
+    for path, routes in by_path.items():
+        _add(app, edge, path, routes)
     app.router.add_route("*", "/{tail:.*}", _unknown)
     return app
 
 
-def _add(app: web.Application, edge: Edge, route: Route) -> None:
-    bound = bind(edge, route.handle, f"{route.verbs.split()[0]} /v1/{route.path}")
-    resource = app.router.add_resource(f"/v1/{route.path}")
-    for verb in route.verbs.split():
-        resource.add_route(verb, bound)
+def _add(app: web.Application, edge: Edge, path: str, routes: list[Route]) -> None:
+    resource = app.router.add_resource(f"/v1/{path}")
+    for route in routes:
+        bound = bind(edge, route.handle, f"{route.verbs.split()[0]} /v1/{path}")
+        for verb in route.verbs.split():
+            resource.add_route(verb, bound)
     resource.add_route("*", bind(edge, _invalid_method, "invalid"))
 
 

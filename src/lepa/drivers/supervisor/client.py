@@ -6,7 +6,6 @@ that happened meanwhile is asked for. Nobody who waits for a task notices that a
 
 import asyncio
 import contextlib
-import functools
 import logging
 import os
 import subprocess
@@ -267,16 +266,8 @@ class Supervisor:
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
         command = [self._python, "-m", "lepa.drivers.supervisor", "--state", self._directory]
         # Not asyncio's subprocess: under uvloop it leaves a descriptor open in the daemon, and never sees the end.
-        spawn = functools.partial(
-            subprocess.run,
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            timeout=SPAWN_TIMEOUT_S,
-        )
         try:
-            process = await asyncio.to_thread(spawn)
+            process = await asyncio.to_thread(_run_quietly, command)
         except subprocess.TimeoutExpired as error:
             raise LepaError("internal", "the supervisor did not start in time") from error
         if process.returncode == ANOTHER_RUNS:
@@ -284,6 +275,18 @@ class Supervisor:
         elif process.returncode != 0:
             last = process.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["no reason given"]
             raise LepaError("internal", f"the supervisor did not start: {last[0]}")
+
+
+def _run_quietly(command: list[str]) -> subprocess.CompletedProcess[bytes]:
+    """Run a command to its end, keeping only what it says on standard error. Raises TimeoutExpired."""
+    return subprocess.run(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=SPAWN_TIMEOUT_S,
+        check=False,
+    )
 
 
 class RemoteSession:
