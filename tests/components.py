@@ -14,9 +14,10 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import BytesIO
 from pathlib import Path
+from urllib.parse import urlencode
 
 DOCKER_PACKAGES = "docker.io iptables busybox-static"
 OCI_PACKAGES = "crun runc"
@@ -115,7 +116,7 @@ def _stop(pid: int, home: Path) -> None:
     os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + READY_WITHIN_S
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
-        with _no_child():
+        with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
         time.sleep(0.05)
     mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
@@ -123,14 +124,6 @@ def _stop(pid: int, home: Path) -> None:
         subprocess.run(["umount", "-l", mount], check=False)
     shutil.rmtree(home, ignore_errors=True)
     subprocess.run(["ip", "link", "delete", "docker0"], check=False, capture_output=True)
-
-
-@contextmanager
-def _no_child() -> Iterator[None]:
-    try:
-        yield
-    except ChildProcessError:
-        pass
 
 
 def _answers(path: str) -> bool:
@@ -157,8 +150,9 @@ def _ask(path: str, method: str, url: str, body: bytes = b"", kind: str = "appli
 def _import_busybox(socket_path: str) -> None:
     """An image of one program, made here: no registry is needed."""
     repository, _, tag = BUSYBOX_IMAGE.partition(":")
-    url = f"/images/create?fromSrc=-&repo={repository}&tag={tag}&changes=ENV%20PATH%3D%2Fbin&changes=CMD%20%5B%22%2Fbin%2Fsh%22%5D"
-    status, said = _ask(socket_path, "POST", url, _busybox_root())
+    changes = [("changes", "ENV PATH=/bin"), ("changes", 'CMD ["/bin/sh"]')]
+    query = urlencode([("fromSrc", "-"), ("repo", repository), ("tag", tag), *changes])
+    status, said = _ask(socket_path, "POST", f"/images/create?{query}", _busybox_root())
     assert status == 200, f"busybox image could not be imported: {said.decode()}"
     assert b'"error"' not in said, said.decode()
 

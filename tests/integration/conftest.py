@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests import components
 
 from lepa.drivers.protocol import TaskConfig
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import SystemClock
 from lepa.model.resources import AllocatedCpuResources, AllocatedMemoryResources, AllocatedTaskResources
-from tests import components
 
 MakeTask = Callable[..., TaskConfig]
 

@@ -1,0 +1,290 @@
+"""The supervisor as a process: what survives the agent, a replacement, and the supervisor's own death."""
+
+import asyncio
+import os
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from tests.integration.conftest import MakeTask
+from tests.integration.test_raw_exec_driver import ESCAPE, processes_with, until
+
+from lepa.drivers.raw_exec import RawExec, RawExecSettings
+from lepa.drivers.supervisor.client import Supervisor
+from lepa.drivers.supervisor.messages import Command, LogFiles, TaskSpec
+from lepa.kit.sources import SystemClock
+from lepa.model.errors import LepaError
+
+COUNTER = "i=0; while [ $i -lt {lines} ]; do echo line $i; i=$((i+1)); sleep 0.01; done; exit 5"
+
+
+def lines(count: int) -> str:
+    """What COUNTER prints."""
+    return "".join(f"line {number}\n" for number in range(count))
+
+
+def spec(tmp_path: Path, task_id: str, script: str) -> TaskSpec:
+    """A shell script as a task with a log file."""
+    command = Command(("/bin/sh", "-c", script), {"PATH": "/usr/bin:/bin"}, str(tmp_path))
+    return TaskSpec(task_id, command, stdout=LogFiles(str(tmp_path / f"{task_id}.stdout")))
+
+
+AGENT = """
+import asyncio, sys
+from lepa.drivers.supervisor.client import Supervisor
+from lepa.drivers.supervisor.messages import Command, LogFiles, TaskSpec
+from lepa.kit.sources import SystemClock
+
+async def main(folder, script):
+    supervisor = await Supervisor.connect(folder + "/supervisor", clock=SystemClock())
+    for number in range(20):
+        command = Command(("/bin/sh", "-c", script), {"PATH": "/usr/bin:/bin"}, folder)
+        await supervisor.start(TaskSpec(f"t{number}", command, stdout=LogFiles(f"{folder}/t{number}.stdout")))
+    print("started", flush=True)
+    await asyncio.sleep(1000)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_twenty_tasks_survive_a_killed_agent_without_losing_a_line(tmp_path: Path) -> None:
+    agent = subprocess.Popen(
+        [sys.executable, "-c", AGENT, str(tmp_path), COUNTER.format(lines=150)], stdout=subprocess.PIPE, text=True
+    )
+    assert agent.stdout is not None
+    assert agent.stdout.readline() == "started\n"
+    async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as before:
+        pids = {task.id: task.pid for task in await before.list_tasks()}
+    agent.send_signal(signal.SIGKILL)
+    agent.wait()
+    agent.stdout.close()
+    async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as supervisor:
+        tasks = await supervisor.list_tasks()
+        assert {task.id: task.pid for task in tasks} == pids
+        assert all(task.exit is None for task in tasks)
+        for task in tasks:
+            ended = await supervisor.wait(task.id)
+            assert ended.exit is not None
+            assert ended.exit.code == 5
+            assert (tmp_path / f"{task.id}.stdout.0").read_text() == lines(150)
+        await supervisor.shutdown()
+
+
+async def test_a_replaced_supervisor_keeps_tasks_logs_and_exit_codes(supervisor: Supervisor, tmp_path: Path) -> None:
+    await supervisor.start(spec(tmp_path, "t", COUNTER.format(lines=150)))
+    waiting = asyncio.ensure_future(supervisor.wait("t"))
+    for _ in range(3):
+        await asyncio.sleep(0.2)
+        await supervisor.upgrade()
+    ended = await waiting
+    assert ended.exit is not None
+    assert (ended.exit.code, ended.exit.error) == (5, "")
+    assert (tmp_path / "t.stdout.0").read_text() == lines(150)
+
+
+async def test_a_replacement_that_cannot_run_is_refused(supervisor: Supervisor) -> None:
+    with pytest.raises(LepaError, match="cannot be run"):
+        await supervisor.upgrade(("/no/such/python",))
+    assert await supervisor.list_tasks() == []
+
+
+async def test_a_deadline_outlives_a_replacement(supervisor: Supervisor, tmp_path: Path) -> None:
+    await supervisor.start(spec(tmp_path, "t", "trap '' TERM; echo up; while :; do sleep 0.05; done"))
+    await until((tmp_path / "t.stdout.0").exists)
+    stopping = asyncio.ensure_future(supervisor.stop("t", signal.SIGTERM, 0.8))
+    await asyncio.sleep(0.1)
+    await supervisor.upgrade()
+    await asyncio.wait_for(stopping, 5)
+
+
+async def test_after_its_own_death_it_finds_the_tasks_again_and_no_line_is_lost(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    info = await supervisor.start(spec(tmp_path, "t", COUNTER.format(lines=200)))
+    waiting = asyncio.ensure_future(supervisor.wait("t"))
+    await asyncio.sleep(0.3)
+    first = supervisor.pid
+    os.kill(first, signal.SIGKILL)
+    ended = await asyncio.wait_for(waiting, 20)
+    assert supervisor.pid != first
+    assert ended.pid == info.pid
+    assert ended.exit is not None
+    assert ended.exit.code != 0
+    assert "exit code is not known" in ended.exit.error
+    assert (tmp_path / "t.stdout.0").read_text() == lines(200)
+
+
+async def test_a_task_that_ended_while_nobody_watched_is_not_called_a_success(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    info = await supervisor.start(spec(tmp_path, "t", ESCAPE.format(mark="7401.5") + "sleep 7401.5"))
+    await until(lambda: len(processes_with("7401.5")) == 3)
+    os.kill(supervisor.pid, signal.SIGSTOP)
+    os.kill(info.pid, signal.SIGKILL)
+    os.kill(supervisor.pid, signal.SIGKILL)
+    ended = await asyncio.wait_for(supervisor.wait("t"), 10)
+    assert ended.exit is not None
+    assert ended.exit.code == -1
+    assert "exit code is not known" in ended.exit.error
+    assert processes_with("7401.5") == []
+
+
+async def test_an_exit_told_once_is_told_again_after_death_until_it_is_forgotten(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    await supervisor.start(spec(tmp_path, "t", "exit 9"))
+    await supervisor.wait("t")
+    os.kill(supervisor.pid, signal.SIGKILL)
+    found = await supervisor.inspect("t")
+    assert found.exit is not None
+    assert found.exit.code == 9
+    await supervisor.forget("t")
+    os.kill(supervisor.pid, signal.SIGKILL)
+    with pytest.raises(LepaError) as caught:
+        await supervisor.inspect("t")
+    assert caught.value.code == "not_found"
+
+
+async def test_told_to_terminate_it_leaves_the_tasks_alone(supervisor: Supervisor, tmp_path: Path) -> None:
+    info = await supervisor.start(spec(tmp_path, "t", COUNTER.format(lines=100)))
+    await asyncio.sleep(0.2)
+    os.kill(supervisor.pid, signal.SIGTERM)
+    ended = await asyncio.wait_for(supervisor.wait("t"), 10)
+    assert ended.pid == info.pid
+    assert (tmp_path / "t.stdout.0").read_text() == lines(100)
+
+
+async def test_the_same_start_asked_twice_starts_once(supervisor: Supervisor, tmp_path: Path) -> None:
+    first, second = await asyncio.gather(*(supervisor.start(spec(tmp_path, "t", "sleep 100")) for _ in range(2)))
+    assert first.pid == second.pid
+    assert (await supervisor.start(spec(tmp_path, "t", "sleep 100"))).pid == first.pid
+
+
+async def test_it_does_not_end_while_tasks_run_unless_they_are_to_be_killed(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    await supervisor.start(spec(tmp_path, "t", "sleep 7402.5"))
+    async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as another:
+        with pytest.raises(LepaError, match="1 tasks run"):
+            await another.shutdown()
+    assert len(processes_with("7402.5")) == 1
+
+
+async def test_a_shut_down_supervisor_leaves_nothing_behind(tmp_path: Path, make_task: MakeTask) -> None:
+    supervisor = await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock())
+    pid = supervisor.pid
+    await supervisor.start(spec(tmp_path, "t", ESCAPE.format(mark="7403.5") + "sleep 7403.5"))
+    await until(lambda: len(processes_with("7403.5")) == 3)
+    await supervisor.shutdown(kill=True)
+    assert processes_with("7403.5") == []
+    await until(lambda: not Path(f"/proc/{pid}/exe").exists())
+    assert sorted(path.name for path in (tmp_path / "supervisor").iterdir()) == [
+        "fifos",
+        "journal",
+        "lock",
+        "supervisor.log",
+    ]
+    assert (tmp_path / "supervisor/supervisor.log").read_text() == ""
+
+
+async def test_its_files_are_its_users_alone(supervisor: Supervisor, tmp_path: Path) -> None:
+    folder = tmp_path / "supervisor"
+    assert stat.S_IMODE(folder.stat().st_mode) & 0o022 == 0
+    assert stat.S_IMODE((folder / "supervisor.sock").stat().st_mode) == 0o600
+    assert stat.S_IMODE((folder / "journal").stat().st_mode) == 0o600
+    stranger = "import socket,sys; s=socket.socket(socket.AF_UNIX); s.connect(sys.argv[1])"
+    (folder / "supervisor.sock").chmod(0o777)
+    connecting = subprocess.run(
+        [
+            "setpriv",
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            sys.executable,
+            "-c",
+            stranger + "; s.sendall(b'x'); print(len(s.recv(1)))",
+            str(folder / "supervisor.sock"),
+        ],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert "1" not in connecting.stdout.split()
+    assert await supervisor.list_tasks() == []
+
+
+async def test_a_directory_is_served_by_one_supervisor_only(supervisor: Supervisor, tmp_path: Path) -> None:
+    second = subprocess.run(
+        [sys.executable, "-m", "lepa.drivers.supervisor", "--state", str(tmp_path / "supervisor")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert second.returncode == 3
+    assert "another supervisor" in second.stderr
+    async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as another:
+        assert another.pid == supervisor.pid
+
+
+async def test_garbage_on_the_socket_costs_only_its_own_connection(supervisor: Supervisor, tmp_path: Path) -> None:
+    for rubbish in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100, b"\0\0\0\x02\0\0\0\0[]", b"\0\0\0\x02\0\0\0\0{}"):
+        reader, writer = await asyncio.open_unix_connection(_short(tmp_path / "supervisor/supervisor.sock"))
+        writer.write(rubbish)
+        await asyncio.wait_for(reader.read(10), 5)
+        writer.close()
+    assert await supervisor.list_tasks() == []
+
+
+def _short(path: Path) -> str:
+    """A socket address for a path of any length."""
+    return os.path.relpath(path)
+
+
+async def test_descriptors_return_to_their_base_number(supervisor: Supervisor, tmp_path: Path) -> None:
+    async def burst() -> int:
+        for number in range(30):
+            await supervisor.start(spec(tmp_path, f"t{number}", "seq 1 1000; exit 0"))
+        for number in range(30):
+            await supervisor.wait(f"t{number}")
+            await supervisor.forget(f"t{number}")
+        return len(os.listdir(f"/proc/{supervisor.pid}/fd"))
+
+    assert await burst() == await burst()
+    assert list((tmp_path / "supervisor/fifos").iterdir()) == []
+
+
+async def test_without_cgroups_a_tree_is_still_found_and_killed(tmp_path: Path, make_task: MakeTask) -> None:
+    folder = tmp_path / "supervisor"
+    hidden = "umount -R -l /sys/fs/cgroup && exec {} -m lepa.drivers.supervisor --state {}"
+    starting = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", hidden.format(sys.executable, folder)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert starting.returncode == 0, starting.stderr
+    async with await Supervisor.connect(str(folder), clock=SystemClock()) as supervisor:
+        driver = RawExec(supervisor, SystemClock(), RawExecSettings(enabled=True))
+        task = make_task("sh", "-c", "trap '' TERM; " + ESCAPE.format(mark="7404.5") + "sleep 7404.5; sleep 7404.5")
+        await driver.start(task)
+        await until(lambda: len(processes_with("7404.5")) == 3)
+        assert (await supervisor.inspect(task.id)).cgroups == ()
+        await driver.stop(task.id, "SIGTERM", 0.3)
+        assert processes_with("7404.5") == []
+        os.kill(supervisor.pid, signal.SIGTERM)
+
+
+async def test_requests_are_answered_in_time_while_a_task_floods_its_logs(
+    supervisor: Supervisor, tmp_path: Path
+) -> None:
+    await supervisor.start(spec(tmp_path, "flood", "exec yes"))
+    await asyncio.sleep(0.2)
+    before = time.monotonic()
+    for _ in range(20):
+        await supervisor.list_tasks()
+    assert time.monotonic() - before < 2
+    await supervisor.stop("flood", signal.SIGKILL, 1)
