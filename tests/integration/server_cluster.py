@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
-from lepa.model.allocation import AllocDeploymentStatus, Allocation
+from lepa.model.allocation import Allocation, AllocDeploymentStatus
 from lepa.model.job import Job
 from lepa.model.node import Node
 from lepa.rpc import methods as m

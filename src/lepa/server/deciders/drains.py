@@ -139,8 +139,8 @@ def _next_moves(snapshot: Snapshot, moving: dict[tuple[str, str, str], list[Allo
             continue
         needed = group.count - (group.migrate or MigrateStrategy()).max_parallel
         spare = _healthy(snapshot, job, group) - needed
-        sick = [alloc for alloc in waiting if not _is_healthy(snapshot, alloc)]
-        well = [alloc for alloc in waiting if _is_healthy(snapshot, alloc)]
+        sick = [alloc for alloc in waiting if not _is_healthy(snapshot, group, alloc)]
+        well = [alloc for alloc in waiting if _is_healthy(snapshot, group, alloc)]
         yield tuple(alloc.id for alloc in (*sick, *well[: max(0, spare)]))
 
 
@@ -150,18 +150,18 @@ def _healthy(snapshot: Snapshot, job: Job, group: TaskGroup) -> int:
         alloc.task_group == group.name
         and alloc.desired_status == "run"
         and not alloc.desired_transition.migrate
-        and _is_healthy(snapshot, alloc)
+        and _is_healthy(snapshot, group, alloc)
         for alloc in snapshot.job_allocations(job.namespace, job.id)
     )
 
 
-def _is_healthy(snapshot: Snapshot, alloc: Allocation) -> bool:
-    """Its node says so; outside deployments and migrations what runs counts as healthy."""
+def _is_healthy(snapshot: Snapshot, group: TaskGroup, alloc: Allocation) -> bool:
+    """Its node says so. Where nobody asks the node about its health, what runs counts as healthy."""
     if alloc.client_status != "running":
         return False
     status = alloc.deployment_status
     if status is not None and status.healthy is not None:
         return status.healthy
     previous = snapshot.allocation(alloc.previous_allocation) if alloc.previous_allocation else None
-    awaited = alloc.deployment_id != "" or (previous is not None and previous.desired_transition.migrate is True)
-    return not awaited
+    moved = previous is not None and previous.desired_transition.migrate is True
+    return not alloc.deployment_id and not (moved and group.migrate is not None)
