@@ -57,7 +57,7 @@ async def statuses(edge: Edge, request: web.Request) -> web.StreamResponse:
 async def register(edge: Edge, request: web.Request, expected_id: str = "") -> web.StreamResponse:
     """Register a job."""
     body = await json_object(request)
-    job = _job_of(edge, request, body)
+    job = _job_of(edge, request, body, expected_id)
     if expected_id and job.id != expected_id:
         raise invalid("Job ID does not match name")
     options = wire.from_builtins(
@@ -78,18 +78,22 @@ def _scope(request: web.Request, job: Job) -> dict[str, Any]:
     return {**common(request), "namespace": job.namespace}
 
 
-def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any]) -> Job:
-    """The job of a body in canonical form. Namespace: the query's, the body's, then the job's own."""
+def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], default_id: str = "") -> Job:
+    """The job of a body in canonical form. Namespace: the query's, the body's, then the job's own.
+
+    default_id: the id that the path names, for a job that names none.
+    """
     raw = member(body, "Job")
     if raw is None:
         raise invalid("Job must be specified")
     if not isinstance(raw, dict):
         raise invalid("Job must be a JSON object")
-    if not member(raw, "ID"):
+    if not member(raw, "ID", default_id):
         raise invalid("Job ID hasn't been provided")
     namespace = request.query.get("namespace") or member(body, "Namespace") or member(raw, "Namespace") or "default"
     region = member(body, "Region") or request.query.get("region") or member(raw, "Region") or edge.settings.region
     raw = {key: value for key, value in raw.items() if key.lower() not in {"namespace", "region"}}
+    raw = {"ID": default_id} | raw if default_id else raw
     raw |= {"Namespace": namespace, "Region": edge.settings.region if region == "global" else region}
     return job_rules.canonicalise(raw)
 

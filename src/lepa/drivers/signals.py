@@ -44,5 +44,5 @@ def signal_number(name: str, default: str = "SIGTERM") -> int:
     wanted = (name or default).upper()
     number = NUMBERS.get(wanted) or NUMBERS.get("SIG" + wanted)
     if number is None:
-        raise invalid(f"signal {name!r} is not known; use a name such as SIGTERM or SIGHUP")
+        raise invalid(f'invalid signal "{name}"; use a name such as SIGTERM or SIGHUP')
     return number
