@@ -57,7 +57,7 @@ class Diagnostic(Struct, frozen=True):
 
     severity: Severity
     summary: str
-    detail: str
+    detail: str = ""
     file: str = ""
     line: int = 0
     column: int = 0

@@ -65,6 +65,16 @@ class Budget:
             detail = f"The file takes more than {STEPS_MAX} steps to work out. Do its loops feed on each other?"
             raise Refusal(expression.start, expression.end, "Too much work", detail)
 
+    def spend_value(self, expression: Expression, value: Any) -> None:
+        """Take away what a new value costs in memory; refuse one that is too large."""
+        if isinstance(value, str) and len(value) > TEXT_SIZE_MAX:
+            raise refusal(expression, "Text too long", f"The text has more than {TEXT_SIZE_MAX} characters.")
+        if isinstance(value, str | list | dict):
+            try:
+                self.spend(expression, values.measure(value))
+            except Conversion as problem:
+                raise refusal(expression, "Value too large", f"It cannot be used: {problem}.") from None
+
 
 Function = Callable[["Scope", Call], Any]
 """A function gets its call unevaluated, because `try`, `can` and `convert` look at it."""
@@ -387,7 +397,7 @@ class _Text:
     def add(self, text: str) -> None:
         self.words.append(text)
         self.size += len(text)
-        self.budget.spend(self.node)
+        self.budget.spend(self.node, 1 + len(text) // values.TEXT_PER_NODE)
         if self.size > TEXT_SIZE_MAX:
             raise refusal(self.node, "Text too long", f"The text has more than {TEXT_SIZE_MAX} characters.")
 

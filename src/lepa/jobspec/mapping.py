@@ -92,6 +92,7 @@ class Mapper:
         value = evaluate(attribute.expression, scope)
         if value is None:
             return None
+        scope.budget.spend_value(attribute.expression, value)
         try:
             return _CONVERSIONS[row.kind](value)
         except Conversion as problem:
@@ -340,14 +341,9 @@ def _lists(value: Any) -> dict[str, list[str]]:
 
 def _free(value: Any) -> Any:
     """A copy of plain dicts and lists."""
-    values.measure(value)
-    return _plain(value)
-
-
-def _plain(value: Any) -> Any:
     if isinstance(value, dict):
-        return {key: _plain(each) for key, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, list) else value
+        return {key: _free(each) for key, each in value.items()}
+    return [_free(each) for each in value] if isinstance(value, list) else value
 
 
 def _free_map(value: Any) -> dict[str, Any]:

@@ -21,6 +21,9 @@ VALUE_DEPTH_MAX = 100
 VALUE_NODES_MAX = 200_000
 """Elements of one value, counted through all levels, and twice when they appear twice."""
 
+TEXT_PER_NODE = 256
+"""Characters of a text that count as one more element."""
+
 
 class Conversion(Exception):
     """A value that does not fit a type; the message says why, in the field's words, without a full stop."""
@@ -74,7 +77,7 @@ def kind_of(value: Any) -> str:
 
 
 def measure(value: Any) -> int:
-    """How many elements a value has through all levels; raises Conversion beyond the bounds.
+    """How many elements a value has through all levels, long texts counting for more; raises Conversion beyond bounds.
 
     Values that share parts are small in memory and can still be endless to whoever walks through them.
     """
@@ -82,7 +85,7 @@ def measure(value: Any) -> int:
     waiting = [(value, 0)]
     while waiting:
         each, depth = waiting.pop()
-        nodes += 1
+        nodes += 1 + (len(each) // TEXT_PER_NODE if isinstance(each, str) else 0)
         if not isinstance(each, list | dict):
             continue
         if depth >= VALUE_DEPTH_MAX:
@@ -90,6 +93,8 @@ def measure(value: Any) -> int:
         if nodes + len(waiting) > VALUE_NODES_MAX:
             raise Conversion(f"the value has more than {VALUE_NODES_MAX} elements")
         waiting.extend((inner, depth + 1) for inner in (each.values() if isinstance(each, dict) else each))
+    if nodes > VALUE_NODES_MAX:
+        raise Conversion(f"the value has more than {VALUE_NODES_MAX} elements")
     return nodes
 
 

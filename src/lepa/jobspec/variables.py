@@ -21,6 +21,9 @@ from lepa.jobspec.values import ANY, BOOL, NUMBER, STRING, Conversion, Type
 
 _ENVIRONMENT_PREFIXES = ("NOMAD_VAR_", "LEPA_VAR_")
 
+_BEGINNINGS_OF_VALUES = ("[", "{", '"')
+"""How a text for a variable of any type begins when it is meant as an expression."""
+
 _HOW_TO_SET = "Set it with -var, with -var-file, in the environment (NOMAD_VAR_{name}), or give it a default."
 
 
@@ -110,20 +113,13 @@ def _evaluated(expression: Expression, report: Reporter, scope: Scope) -> Any:
     """The value, or UNKNOWN after a report."""
     try:
         value = evaluate(expression, scope)
-        _measure(expression, value)
+        scope.budget.spend_value(expression, value)
     except Unresolved:
         return UNKNOWN
     except Refusal as problem:
         report.refuse(problem)
         return UNKNOWN
     return value
-
-
-def _measure(expression: Expression, value: Any) -> None:
-    try:
-        values.measure(value)
-    except Conversion as problem:
-        raise refusal(expression, "Value too large", f"It cannot be used: {problem}.") from None
 
 
 def _converted(value: Any, kind: Type, expression: Expression, name: str, report: Reporter) -> Any:
@@ -231,11 +227,10 @@ def _from_text(declaration: Declaration, text: str, origin: str, report: Reporte
     """A value from a flag or the environment."""
     kind = declaration.type
     beside = report.beside(Source(origin, text))
-    literal = Literal(0, len(text), text)
-    if kind == STRING or (kind == ANY and not declaration.has_default):
+    if kind == STRING or (kind == ANY and not text.lstrip().startswith(_BEGINNINGS_OF_VALUES)):
         return text
     if kind in (NUMBER, BOOL):
-        return _converted(text, kind, literal, declaration.name, beside)
+        return _converted(text, kind, Literal(0, len(text), text), declaration.name, beside)
     expression = hcl.parse_expression(beside)
     if expression is None:
         return UNKNOWN
@@ -359,7 +354,7 @@ def _pass(
     for name, attribute in waiting.items():
         try:
             value = evaluate(attribute.expression, scope)
-            _measure(attribute.expression, value)
+            scope.budget.spend_value(attribute.expression, value)
             found[name] = value
         except Unresolved as problem:
             blocked[name] = problem

@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from lepa.jobspec import values
 from lepa.jobspec.diagnostics import Refusal
-from lepa.jobspec.expressions import TEXT_SIZE_MAX, Function, Scope, evaluate, refusal
+from lepa.jobspec.expressions import Function, Scope, evaluate, refusal
 from lepa.jobspec.syntax import Call, Expression
 from lepa.jobspec.values import Conversion
 
@@ -52,8 +52,7 @@ def callable_from(entry: Row) -> Function:
             result = entry.body(*converted)
         except Conversion as problem:
             raise _failed(call, str(problem)) from None
-        if isinstance(result, str) and len(result) > TEXT_SIZE_MAX:
-            raise _failed(call, f"the text has more than {TEXT_SIZE_MAX} characters")
+        scope.budget.spend_value(call, result)
         return result
 
     return function
@@ -68,11 +67,8 @@ def arguments(scope: Scope, call: Call) -> list[Any]:
             detail = f"Only a list can be spread out with ..., not a {values.kind_of(last)}."
             raise refusal(call.arguments[-1], "Invalid expanding argument value", detail)
         given.extend(last)
-    try:
-        nodes = sum(map(values.measure, given))
-    except Conversion as problem:
-        raise _failed(call, str(problem)) from None
-    scope.budget.spend(call, nodes)
+    for value in given:
+        scope.budget.spend_value(call, value)
     return given
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from lepa.jobspec import values
 from lepa.jobspec.functions.calling import Row, anything, row, text
+from lepa.jobspec.functions.yaml_reader import read_yaml
 from lepa.jobspec.functions.yaml_writer import write_yaml
 from lepa.jobspec.values import Conversion
 
@@ -85,5 +86,6 @@ ROWS: tuple[Row, ...] = (
     row("jsondecode", decode_json, text),
     row("jsonencode", encode_json, anything),
     row("urlencode", encode_url, text),
+    row("yamldecode", read_yaml, text),
     row("yamlencode", write_yaml, anything),
 )

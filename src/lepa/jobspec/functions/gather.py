@@ -43,7 +43,10 @@ def contains(items: list[Any], wanted: Any) -> bool:
 
 def distinct(items: list[Any]) -> list[Any]:
     """Without repetitions, in order of first appearance."""
-    return list({values.identity(each): each for each in reversed(items)}.values())[::-1]
+    unique: dict[str, Any] = {}
+    for each in items:
+        unique.setdefault(values.identity(each), each)
+    return list(unique.values())
 
 
 def element(items: list[Any], index: int) -> Any:

@@ -46,8 +46,8 @@ def _convert(scope: Scope, call: Call) -> Any:
     if len(call.arguments) != 2:
         raise refusal(call, "Not enough function arguments", 'Function "convert" expects a value and a type.')
     value = evaluate(call.arguments[0], scope)
+    scope.budget.spend_value(call, value)
     try:
-        values.measure(value)
         return values.convert(value, read_type(call.arguments[1]))
     except Conversion as problem:
         raise refusal(call.arguments[0], "Invalid function argument", f"Cannot be converted: {problem}.") from None
