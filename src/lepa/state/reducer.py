@@ -94,7 +94,9 @@ class _Batch:
         children = self._children(tables["jobs"], statuses.keys())
         summarised = self._summarised(tallies, statuses) | children.keys()
         for key in summarised:
-            tallies[key] = tallies.get(key, JobTally())._replace(changed=self.index)
+            if key not in tallies:  # a parent that was not touched itself
+                tallies[key] = self.before.tallies.get(key, JobTally())
+            tallies[key] = tallies[key]._replace(changed=self.index)
         touched.update(Watch(JOB_SUMMARY, "id", key) for key in summarised)
         touched.update([Watch(JOB_SUMMARY)] if summarised else [])
         touches, forgotten = self._touches()
