@@ -114,7 +114,7 @@ def find_web(dns_port: int) -> None:
 
     provider = SrvDnsProvider(Address("127.0.0.1", dns_port))
     deadline = time.monotonic() + SERVICE_S
-    while len(records := provider.resolve("web").records) < 2 and time.monotonic() < deadline:
+    while len(records := provider.resolve("web").places) < 2 and time.monotonic() < deadline:
         time.sleep(0.05)
     say("  web.service.consul SRV:")
     for record in records:

@@ -6,6 +6,7 @@ several servers), and listed in a warning when leaving them out harms nobody.
 """
 
 import difflib
+import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -176,7 +177,7 @@ class Telemetry(Section, frozen=True):
 
 
 class Config(Section, frozen=True):
-    """An agent."""
+    """An agent. name "" is the host's name."""
 
     region: str = "global"
     datacenter: str = "dc1"
@@ -231,8 +232,9 @@ def load(paths: Sequence[Path], overrides: dict[str, Any]) -> Loaded:
 
 def build(raw: dict[str, Any]) -> Loaded:
     """The typed tree of merged settings."""
+    named = {"name": socket.gethostname()} | raw
     try:
-        config = msgspec.convert(raw, Config)
+        config = msgspec.convert(named, Config)
     except msgspec.ValidationError as error:
         raise invalid(f"configuration: {_explained(error)}") from error
     _check(config)

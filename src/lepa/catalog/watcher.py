@@ -48,8 +48,7 @@ class Watcher:
             await self._clock.sleep(RETRY_S)
 
     async def _follow(self) -> None:
-        topics = "topic=Service&topic=Node&namespace=*"
-        lines = self._connection.lines(f"/v1/event/stream?{topics}")
+        lines = self._connection.lines("/v1/event/stream?topic=Service&topic=Node", {"namespace": "*"})
         await anext(lines, None)
         await self._read_everything()
         async for batch in _batches(lines):

@@ -66,7 +66,7 @@ def path_with(to: Target, path: str, params: Params | None = None) -> str:
         query["region"] = to.region
     query |= params or {}
     texts = {k: str(v).lower() if isinstance(v, bool) else str(v) for k, v in query.items() if v is not None}
-    return f"{path}?{urlencode(texts)}" if texts else path
+    return f"{path}{'&' if '?' in path else '?'}{urlencode(texts)}" if texts else path
 
 
 def headers(to: Target) -> dict[str, str]:
