@@ -54,14 +54,17 @@ class EveryQueryIsAnsweredOnce(RuleBasedStateMachine):
         self.answers: dict[int, list[tuple[Answer, float]]] = {}
         self.in_flight: dict[int, SendBatch] = {}
 
-    def poll(self) -> None:
-        for order in self.predictions.poll(self.now):
+    def turn(self) -> None:
+        orders = self.predictions.dispatch(self.now)
+        for order in orders:
             assert order.replica in self.predictions.replicas
             assert order.replica not in self.in_flight, "a replica has two batches"
             assert order.tasks
             self.in_flight[order.replica] = order
         tasks = [id(task) for order in self.in_flight.values() for task in order.tasks]
         assert len(tasks) == len(set(tasks)), "a task is in two batches"
+        self.predictions.reply(self.now)
+        self.predictions.replied(self.now)
 
     @rule(app=st.sampled_from(sorted(SLO_S)), data=st.binary(max_size=1))
     def ask(self, app: str, data: bytes) -> None:
@@ -76,19 +79,19 @@ class EveryQueryIsAnsweredOnce(RuleBasedStateMachine):
 
     @rule()
     def turn_ends(self) -> None:
-        self.poll()
+        self.turn()
 
     @rule(seconds=st.sampled_from([0.0001, 0.001, 0.005, 0.05]), notices=st.booleans())
     def time_passes(self, seconds: float, notices: bool) -> None:
         self.now += seconds
         if notices:
-            self.poll()
+            self.turn()
 
     @rule()
     def replica_joins(self) -> None:
         if len(self.predictions.replicas) < 4:
             self.predictions.replica_joined("m", "1", 0, self.now)
-            self.poll()
+            self.turn()
 
     @precondition(lambda self: self.predictions.replicas)
     @rule(which=st.integers(0, 3))
@@ -97,7 +100,7 @@ class EveryQueryIsAnsweredOnce(RuleBasedStateMachine):
         gone = replicas[which % len(replicas)]
         self.in_flight.pop(gone, None)
         self.predictions.replica_left(gone, self.now)
-        self.poll()
+        self.turn()
 
     @precondition(lambda self: self.in_flight)
     @rule(which=st.integers(0, 3), how=st.sampled_from(["right", "right", "some fail", "too few"]))
@@ -151,7 +154,7 @@ class EveryQueryIsAnsweredOnce(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         self.now += 1.0
-        self.poll()
+        self.turn()
         assert all(len(answers) == 1 for answers in self.answers.values())
         assert self.predictions.open_count == 0
 
@@ -209,6 +212,7 @@ class NoTaskIsLostByTheBatcher(RuleBasedStateMachine):
     def complete(self) -> None:
         replica, tasks = self.in_flight.popitem()
         assert self.batcher.completed(replica, self.now) == tasks
+        self.batcher.answered(self.now)
 
     @invariant()
     def queue_holds_what_was_not_sent(self) -> None:

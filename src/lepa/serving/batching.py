@@ -7,7 +7,8 @@ When. An idle replica takes what waits at once: a timer started by the first arr
 exception is learned. Callers that wait for their answers send again just after a batch is back; a replica that leaves
 at once takes the first few of them and the rest wait for a whole batch time (they split into two camps, and up to 40
 % of the model's time is lost). So a replica that has just come back lingers until as many queries wait as waited or
-were in flight, at most a tenth of its measured batch time. Where that does not pay (arrivals that do not depend on
+were in flight, while they keep coming: no pause longer than a tenth of its measured batch time, no wait longer than
+half of it, counted from when the answers are on their way. Where that does not pay (arrivals that do not depend on
 answers) the wait is given up, and tried again once in sixteen batches.
 
 How large. A `BatchSize` policy learns from each batch's latency; the published default is AIMD: grow by a step while
@@ -20,6 +21,7 @@ its output is worth keeping and its latency is worth knowing.
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from math import inf
 from typing import Any, NamedTuple, Protocol
 
 BATCH_SIZE_MAX = 1024
@@ -27,10 +29,12 @@ BATCH_SIZE_MAX = 1024
 QUEUE_MAX = 20_000
 """Queries that wait for one model version; more get the default at once."""
 
-LINGER_SHARE = 0.1
-"""Of the measured batch time: the longest wait for the callers that a batch released."""
+LINGER_PAUSE_SHARE = 0.1
+"""Of the measured batch time: the longest pause between two arrivals while waiting for released callers."""
+LINGER_SHARE = 0.5
+"""Of the measured batch time: the longest such wait altogether."""
 LINGER_MIN_S = 20e-6
-"""A wait shorter than this is not worth a timer."""
+"""A pause shorter than this is not worth a timer."""
 LINGER_PROBE_EVERY = 16
 """Batches between two tries of a wait that does not pay."""
 LINGER_GAIN = 0.125
@@ -106,14 +110,17 @@ class FixedSize:
 
 
 class _Replica:
-    """What the batcher knows of one replica. linger_until: None when it does not linger; linger_want: queries that
-    end the wait; linger_score: share of the waits that paid; service_s, fastest_s: batch times."""
+    """What the batcher knows of one replica. linger_until: when the wait ends unless somebody arrives, None when
+    there is none; linger_end: when it ends at the latest; linger_seen, linger_want: queries that wait, and that end it;
+    linger_score: share of the waits that paid; service_s, fastest_s: batch times."""
 
     __slots__ = (
         "fastest_s",
         "id",
         "in_flight",
+        "linger_end",
         "linger_score",
+        "linger_seen",
         "linger_tries",
         "linger_until",
         "linger_want",
@@ -130,6 +137,8 @@ class _Replica:
         self.service_s = 0.0
         self.fastest_s = 0.0
         self.linger_until: float | None = None
+        self.linger_end = 0.0
+        self.linger_seen = 0
         self.linger_want = 0
         self.linger_score = 1.0
         self.linger_tries = 0
@@ -139,14 +148,22 @@ class _Replica:
         self.service_s += SERVICE_GAIN * (latency_s - self.service_s) if self.service_s else latency_s
         self.fastest_s = min(latency_s, self.fastest_s * FASTEST_DRIFT) if self.fastest_s else latency_s
 
-    def begin_linger(self, queued: int, released: int, now: float) -> None:
-        wait_s = self.service_s * LINGER_SHARE
+    def expect(self, queued: int, released: int) -> bool:
+        """Shall the replica linger for the callers that its batch releases?"""
+        pause_s = self.service_s * LINGER_PAUSE_SHARE
         want = min(self.size.size, queued + released)
         self.linger_tries += 1
         pays = self.linger_score >= 0.5 or self.linger_tries % LINGER_PROBE_EVERY == 0
-        if queued < want and wait_s >= LINGER_MIN_S and pays:
-            self.linger_until = now + wait_s
+        if queued < want and pause_s >= LINGER_MIN_S and pays:
+            self.linger_until = self.linger_end = inf
+            self.linger_seen = queued
             self.linger_want = want
+        return self.linger_until is not None
+
+    def start_linger(self, now: float) -> None:
+        if self.linger_until == inf:
+            self.linger_until = now + self.service_s * LINGER_PAUSE_SHARE
+            self.linger_end = now + self.service_s * LINGER_SHARE
 
     def why_go(self, queued: int, first_deadline: float, now: float) -> str | None:
         """The reason to leave now with what waits, or None to linger on."""
@@ -155,13 +172,17 @@ class _Replica:
         if queued >= self.linger_want:
             self._end_linger(paid=True)
             return "full"
-        if now >= self.linger_until:
-            self._end_linger(paid=False)
-            return "waited"
         if first_deadline - now < 2 * self.service_s:
             self.linger_until = None
             return "deadline"
-        return None
+        if queued > self.linger_seen and now < self.linger_end:
+            self.linger_seen = queued
+            self.linger_until = min(now + self.service_s * LINGER_PAUSE_SHARE, self.linger_end)
+            return None
+        if now < self.linger_until:
+            return None
+        self._end_linger(paid=False)
+        return "waited"
 
     def _end_linger(self, paid: bool) -> None:
         self.linger_until = None
@@ -179,6 +200,7 @@ class Batcher:
         self._sequence = 0
         self._replicas: dict[int, _Replica] = {}
         self._idle: dict[int, _Replica] = {}
+        self._expecting: list[_Replica] = []
 
     @property
     def replica_count(self) -> int:
@@ -217,13 +239,20 @@ class Batcher:
         return True
 
     def completed(self, replica_id: int, now: float) -> list[Task]:
-        """A replica's batch is back: its tasks. The replica is idle again, or lingers."""
+        """A replica's batch is back: its tasks. The replica is idle again, or lingers once they are `answered`."""
         replica = self._replicas[replica_id]
         tasks, replica.in_flight = replica.in_flight or [], None
         replica.observe(len(tasks), now - replica.sent_at, self.objective_s)
-        replica.begin_linger(len(self._queue), len(tasks), now)
+        if replica.expect(len(self._queue), len(tasks)):
+            self._expecting.append(replica)
         self._idle[replica_id] = replica
         return tasks
+
+    def answered(self, now: float) -> None:
+        """The answers of completed batches are on their way to their callers: only now waits for those begin."""
+        for replica in self._expecting:
+            replica.start_linger(now)
+        self._expecting.clear()
 
     def poll(self, now: float) -> tuple[list[SendBatch], list[Task]]:
         """What leaves now, and the expired tasks that were dropped on the way."""
@@ -268,4 +297,5 @@ class Batcher:
         """When `poll` has something to do without any event: the end of the first wait, if a task is there to go."""
         if not self._queue:
             return None
-        return min((r.linger_until for r in self._idle.values() if r.linger_until is not None), default=None)
+        ends = [replica.linger_until for replica in self._idle.values() if replica.linger_until is not None]
+        return min(ends, default=None)

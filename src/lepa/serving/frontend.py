@@ -91,6 +91,7 @@ class QueryFrontend:
         self.replicas = ReplicaServer(self.predictions, settings.host, settings.rpc_port, clock, self.wake)
         self._follower = RegistryFollower(management, self.configure, clock, random) if management else None
         self._flush_due = False
+        self._batch_timer_at = 0.0
         self._deadline_timer: asyncio.TimerHandle | None = None
         self.routes: dict[bytes, tuple[ServedApplication, bool]] = {}
         self.connections: set[HttpConnection] = set()
@@ -98,7 +99,7 @@ class QueryFrontend:
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
-        self._batch_timer = FineTimer(self._flush)
+        self._batch_timer = FineTimer(self.wake)
         await self.replicas.__aenter__()
         try:
             self._server = await self._loop.create_server(
@@ -151,12 +152,18 @@ class QueryFrontend:
     def _flush(self) -> None:
         self._flush_due = False
         now = self._clock.now()
-        for order in self.predictions.poll(now):
+        predictions = self.predictions
+        for order in predictions.dispatch(now):
             self.replicas.send(order)
+        predictions.reply(now)
+        now = self._clock.now()
+        predictions.replied(now)
         self._arm(now)
 
     def _arm(self, now: float) -> None:
-        if (batch_at := self.predictions.next_batch()) is not None:
+        batch_at = self.predictions.next_batch()
+        if batch_at is not None and not now < self._batch_timer_at <= batch_at:
+            self._batch_timer_at = batch_at
             self._batch_timer.set(batch_at - now)
         deadline = self.predictions.next_deadline()
         if deadline is None:
@@ -170,7 +177,7 @@ class QueryFrontend:
 
     def _deadline_passed(self) -> None:
         self._deadline_timer = None
-        self._flush()
+        self.wake()
 
     # Beside the traffic
 

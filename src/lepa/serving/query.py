@@ -2,18 +2,21 @@
 
 `Predictions` holds what a query frontend knows: applications, model versions, their queues and replicas, the cache,
 the open queries. Events come in as method calls with `now` (monotonic seconds): a query, a replica that joins or
-leaves, a batch that is back, a new registry. `poll(now)` returns the batches that shall leave, and answers what is
-due; `wake_at()` says when to poll without an event. Answers go to the callback that came with the query, once.
+leaves, a batch that is back, a new registry. Then, once a turn: `dispatch(now)` returns the batches that shall leave,
+so that models work while answers are written; `reply(now)` answers what is due; `replied(now)` says that this is
+done. `wake_at()` says when the next turn is due without an event. Answers go to the callback that came with the
+query, once.
 
     predict -> select models -> cached: answer
                              -> already asked for the same input: join that task
                              -> else a task in the model's batcher
-    poll    -> SendBatch(replica, tasks)                   -> container
-    batch_answered -> cache, settle every waiting query    -> answer when all its models have answered
-    poll    -> deadline passed: combine what is there, else the default output
+    dispatch -> SendBatch(replica, tasks)                  -> container
+    batch_answered, reply -> cache, settle every waiting query -> answer when all its models have answered
+    reply   -> deadline passed: combine what is there, else the default output
 
-Invariants: `reply` is called exactly once for every query, at the latest by the first poll after its deadline; a task
-is in one queue, or in flight at one replica, or done; a query is in `open` of its application until it is answered.
+Invariants: the callback is called exactly once for every query, at the latest by the first `reply` after its
+deadline; a task is in one queue, or in flight at one replica, or done; a query is in `open` of its application until
+it is answered.
 """
 
 from collections import deque
@@ -152,6 +155,7 @@ class Predictions:
         self._epoch = 0
         self._busy_applications: dict[ServedApplication, None] = {}
         self._busy_models: dict[ServedModel, None] = {}
+        self._answered: list[tuple[ServedModel, list[Task], list[bytes | Failure]]] = []
         self._total = Counter()
         self._aggregate = Meter(now)
 
@@ -326,15 +330,17 @@ class Predictions:
         self._forget_if_unused(model)
 
     def batch_answered(self, replica_id: int, outputs: list[bytes | Failure], now: float) -> None:
-        """A container has answered its batch."""
+        """A container has answered its batch; the answers go out with the next `reply`."""
         model = self.replicas[replica_id].model
         tasks = model.batcher.completed(replica_id, now)
         self._busy_models[model] = None
+        if tasks:
+            self._answered.append((model, tasks, outputs))
+
+    def _conclude(self, model: ServedModel, tasks: list[Task], outputs: list[bytes | Failure], now: float) -> None:
         if len(outputs) != len(tasks):
             failure = Failure(f"the model gave {len(outputs)} outputs for {len(tasks)} inputs")
             outputs = [failure] * len(tasks)
-        if not tasks:
-            return
         metrics = model.metrics
         metrics.throughput.count += len(tasks)
         self._aggregate.count += len(tasks)
@@ -362,11 +368,9 @@ class Predictions:
 
     # Time
 
-    def poll(self, now: float) -> list[SendBatch]:
-        """Answer what is due, and say which batches leave now."""
+    def dispatch(self, now: float) -> list[SendBatch]:
+        """The batches that leave now."""
         orders: list[SendBatch] = []
-        for served in list(self._busy_applications):
-            self._expire(served, now)
         for model in list(self._busy_models):
             sent, dropped = model.batcher.poll(now)
             orders += sent
@@ -377,6 +381,19 @@ class Predictions:
             if model.batcher.wake_at() is None:
                 del self._busy_models[model]
         return orders
+
+    def reply(self, now: float) -> None:
+        """Answer the queries of batches that are back, then those whose deadline has passed."""
+        for model, tasks, outputs in self._answered:
+            self._conclude(model, tasks, outputs, now)
+        for served in list(self._busy_applications):
+            self._expire(served, now)
+
+    def replied(self, now: float) -> None:
+        """The answers are on their way."""
+        for model, _, _ in self._answered:
+            model.batcher.answered(now)
+        self._answered.clear()
 
     def _expire(self, served: ServedApplication, now: float) -> None:
         waiting = served.open

@@ -1,7 +1,10 @@
 """lepa.serving.batching"""
 
+import pytest
+
 from lepa.serving.batching import (
     BATCH_SIZE_MAX,
+    LINGER_PAUSE_SHARE,
     LINGER_SHARE,
     AimdSize,
     Batcher,
@@ -37,6 +40,7 @@ def run_batches(made: Batcher, count: int, latency_s: float, width: int = 1) -> 
             now += latency_s / 100
         now += latency_s
         made.completed(0, now)
+        made.answered(now)
     return now
 
 
@@ -102,38 +106,60 @@ def test_the_tasks_of_a_lost_replica_are_handed_back() -> None:
     assert made.replica_count == 0
 
 
-def test_a_replica_that_is_back_waits_a_tenth_of_its_time_for_the_callers_it_released() -> None:
+def test_a_replica_that_is_back_waits_for_the_callers_it_released_while_they_keep_coming() -> None:
     made = batcher()
     now = run_batches(made, 4, latency_s=0.1, width=4)
     submit(made, now + 10.0)
     assert made.poll(now)[0] == []
-    wake_at = made.wake_at()
-    assert wake_at is not None
-    assert abs(wake_at - now - 0.1 * LINGER_SHARE) < 0.002
-    submit(made, *[now + 10.0] * 3)
-    assert made.poll(now + 0.001)[0][0].reason == "full"
+    assert made.wake_at() == pytest.approx(now + 0.1 * LINGER_PAUSE_SHARE, abs=0.002)
+    submit(made, now + 10.0)
+    assert made.poll(now + 0.009)[0] == []
+    assert made.wake_at() == pytest.approx(now + 0.009 + 0.1 * LINGER_PAUSE_SHARE, abs=0.002)
+    submit(made, *[now + 10.0] * 2)
+    assert made.poll(now + 0.015)[0][0].reason == "full"
 
 
-def test_the_wait_ends_without_them_and_is_given_up_when_it_does_not_pay() -> None:
+def test_the_wait_is_never_longer_than_half_of_a_batch() -> None:
+    made = batcher(size=100)
+    now = run_batches(made, 4, latency_s=0.1, width=40)
+    waited, reasons = 0.0, []
+    while not reasons:
+        submit(made, now + 10.0)
+        waited += 0.005
+        reasons = [order.reason for order in made.poll(now + waited)[0]]
+    assert reasons == ["waited"]
+    assert waited == pytest.approx(0.1 * LINGER_SHARE, abs=0.01)
+
+
+def test_the_wait_does_not_begin_before_the_callers_have_their_answers() -> None:
     made = batcher()
+    now = run_batches(made, 4, latency_s=0.1, width=4)
+    submit(made, *[now + 10.0] * 4)
+    made.poll(now)
+    made.completed(0, now + 0.1)
+    submit(made, now + 10.0)
+    assert made.poll(now + 0.15)[0] == []
+    made.answered(now + 0.15)
+    assert made.poll(now + 0.159)[0] == []
+    assert made.poll(now + 0.17)[0][0].reason == "waited"
+
+
+def test_the_wait_is_given_up_when_the_callers_do_not_come_back() -> None:
+    made = batcher(size=100)
     now = run_batches(made, 4, latency_s=0.1, width=4)
     reasons = []
     for _ in range(12):
-        submit(made, now + 10.0)
-        submit(made, now + 10.0)
+        submit(made, *[now + 10.0] * 2)
         orders, _ = made.poll(now)
-        if not orders:
-            wake_at = made.wake_at()
-            assert wake_at is not None
-            orders, _ = made.poll(wake_at)
+        while not orders:
+            now += 0.001
+            orders, _ = made.poll(now)
         reasons.append(orders[0].reason)
         submit(made, now + 10.0)
         now += 0.1
         made.completed(0, now)
-        made.poll(now + 0.02)
-        now += 0.12
-        made.completed(0, now)
-    assert "waited" in reasons
+        made.answered(now)
+    assert reasons[0] == "waited"
     assert reasons[-1] == "idle"
 
 

@@ -34,17 +34,21 @@ class Frontend:
         served = self.predictions.applications["app"]
         self.predictions.predict(served, data, version, self.answers.append, self.now)
 
-    def poll(self) -> list[tuple[int, list[bytes]]]:
-        return [(order.replica, [task.data for task in order.tasks]) for order in self.predictions.poll(self.now)]
+    def turn(self) -> list[tuple[int, list[bytes]]]:
+        orders = self.predictions.dispatch(self.now)
+        self.predictions.reply(self.now)
+        self.predictions.replied(self.now)
+        return [(order.replica, [task.data for task in order.tasks]) for order in orders]
 
     def answer(self, *outputs: bytes | Failure, replica: int = 0) -> None:
         self.predictions.batch_answered(self.replicas[replica], list(outputs), self.now)
+        self.turn()
 
 
 def test_a_query_goes_to_the_current_version_and_its_output_is_the_answer() -> None:
     frontend = Frontend()
     frontend.ask()
-    assert frontend.poll() == [(0, [b"x"])]
+    assert frontend.turn() == [(0, [b"x"])]
     frontend.answer(b"1.5")
     assert frontend.answers == [Answer(0, b"1.5", "")]
 
@@ -58,10 +62,10 @@ def test_without_a_replica_the_default_is_the_answer_at_once() -> None:
 def test_at_the_deadline_the_default_is_the_answer_and_a_late_output_is_kept_for_the_next() -> None:
     frontend = Frontend()
     frontend.ask()
-    frontend.poll()
+    frontend.turn()
     assert frontend.predictions.wake_at() == SLO_S
     frontend.now = SLO_S
-    frontend.poll()
+    frontend.turn()
     assert frontend.answers == [Answer(0, b'"none"', LATE)]
     frontend.answer(b"1")
     frontend.ask()
@@ -71,7 +75,7 @@ def test_at_the_deadline_the_default_is_the_answer_and_a_late_output_is_kept_for
 def test_an_output_that_comes_after_the_deadline_is_late_even_if_nobody_noticed_the_deadline() -> None:
     frontend = Frontend()
     frontend.ask()
-    frontend.poll()
+    frontend.turn()
     frontend.now = 2 * SLO_S
     frontend.answer(b"1")
     assert frontend.answers == [Answer(0, b'"none"', LATE)]
@@ -81,7 +85,7 @@ def test_equal_queries_share_one_task() -> None:
     frontend = Frontend()
     frontend.ask()
     frontend.ask()
-    assert frontend.poll() == [(0, [b"x"])]
+    assert frontend.turn() == [(0, [b"x"])]
     frontend.answer(b"1")
     assert [answer.output for answer in frontend.answers] == [b"1", b"1"]
 
@@ -90,13 +94,13 @@ def test_without_a_cache_every_query_is_asked() -> None:
     frontend = Frontend(cache_bytes=0, replicas=2)
     frontend.ask()
     frontend.ask()
-    assert frontend.poll() == [(0, [b"x"]), (1, [b"x"])]
+    assert frontend.turn() == [(0, [b"x"]), (1, [b"x"])]
 
 
 def test_a_model_that_fails_is_answered_with_the_default_and_its_words() -> None:
     frontend = Frontend()
     frontend.ask()
-    frontend.poll()
+    frontend.turn()
     frontend.answer(Failure("ValueError: no"))
     assert frontend.answers == [Answer(0, b'"none"', "The model failed: ValueError: no")]
 
@@ -104,7 +108,7 @@ def test_a_model_that_fails_is_answered_with_the_default_and_its_words() -> None
 def test_too_few_outputs_fail_the_batch() -> None:
     frontend = Frontend()
     frontend.ask()
-    frontend.poll()
+    frontend.turn()
     frontend.answer()
     assert frontend.answers[0].explanation == "The model failed: the model gave 0 outputs for 1 inputs"
 
@@ -112,9 +116,9 @@ def test_too_few_outputs_fail_the_batch() -> None:
 def test_the_batch_of_a_lost_replica_goes_to_another_one_once() -> None:
     frontend = Frontend(replicas=2)
     frontend.ask()
-    assert frontend.poll() == [(0, [b"x"])]
+    assert frontend.turn() == [(0, [b"x"])]
     frontend.predictions.replica_left(0, frontend.now)
-    assert frontend.poll() == [(1, [b"x"])]
+    assert frontend.turn() == [(1, [b"x"])]
     frontend.predictions.replica_left(1, frontend.now)
     assert frontend.answers == [Answer(0, b'"none"', REPLICA_LOST)]
 
@@ -123,7 +127,7 @@ def test_a_version_can_be_asked_for() -> None:
     frontend = Frontend()
     old = frontend.join(version="1")
     frontend.ask(version="1")
-    assert frontend.poll() == [(old, [b"x"])]
+    assert frontend.turn() == [(old, [b"x"])]
     with pytest.raises(LepaError, match="Requested version: 9 does not exist for model: m"):
         frontend.ask(version="9")
     assert frontend.predictions.open_count == 1
@@ -132,12 +136,12 @@ def test_a_version_can_be_asked_for() -> None:
 def test_a_model_that_is_registered_again_does_not_answer_from_the_old_cache() -> None:
     frontend = Frontend()
     frontend.ask()
-    frontend.poll()
+    frontend.turn()
     frontend.answer(b"1")
     models = {**frontend.registry.models, "m:2": ModelVersion("m", "2", "bytes", created=99)}
     frontend.predictions.configure(Registry(9, frontend.registry.applications, models, {"m": "2"}), frontend.now)
     frontend.ask()
-    assert frontend.poll() == [(0, [b"x"])]
+    assert frontend.turn() == [(0, [b"x"])]
 
 
 def test_open_queries_of_a_removed_application_are_still_answered() -> None:
@@ -145,7 +149,7 @@ def test_open_queries_of_a_removed_application_are_still_answered() -> None:
     frontend.ask()
     frontend.predictions.configure(Registry(9), frontend.now)
     frontend.now = SLO_S
-    frontend.poll()
+    frontend.turn()
     assert frontend.answers == [Answer(0, b'"none"', LATE)]
     assert frontend.predictions.applications == {}
 
@@ -192,7 +196,7 @@ def test_outputs_that_are_json_stay_json_and_others_become_strings() -> None:
 def test_what_happens_is_counted() -> None:
     frontend = Frontend()
     frontend.ask()
-    frontend.poll()
+    frontend.turn()
     frontend.answer(b"1")
     frontend.ask()
     frontend.predictions.tick(10.0)

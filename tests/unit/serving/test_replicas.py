@@ -69,8 +69,11 @@ class Server:
         self.flush()
 
     def flush(self) -> None:
-        for order in self.predictions.poll(self.clock.now()):
+        now = self.clock.now()
+        for order in self.predictions.dispatch(now):
             self.replicas.send(order)
+        self.predictions.reply(now)
+        self.predictions.replied(now)
 
     async def until(self, done: Any) -> None:
         for _ in range(500):
