@@ -90,7 +90,7 @@ class SrvDnsProvider:
         places = [
             Located(Address(host, record.port), record.priority, record.weight)
             for record in answer.services
-            for host in answer.hosts.get(record.target) or self._hosts(record.target)
+            for host in dict.fromkeys(answer.hosts.get(record.target) or self._hosts(record.target))
         ]
         return Resolution(tuple(places), float(answer.ttl_s))
 
