@@ -173,7 +173,7 @@ async def test_a_hanging_registry_is_given_up_in_time(host: Host, make_task: Mak
     registry = await asyncio.start_server(hang, "127.0.0.1", 0)
     port = registry.sockets[0].getsockname()[1]
     task = make_task(config={"image": f"127.0.0.1:{port}/slow:1", "image_pull_timeout": "1s"})
-    with pytest.raises(DriverError, match="within 1s") as caught:
+    with pytest.raises(DriverError, match="within 1 s") as caught:
         await asyncio.wait_for(host.driver.start(task), 10)
     assert caught.value.recoverable
     registry.close()

@@ -105,7 +105,7 @@ class _Container:
 
 
 class DockerDriver:
-    """Driver "docker"."""
+    """Driver "docker". Raises ValueError or OSError for an endpoint, duration or certificate that is none."""
 
     name = "docker"
     capabilities = Capabilities(isolation="image", network_modes=("host", "bridge"))
@@ -115,6 +115,7 @@ class DockerDriver:
         self._settings = settings
         self._state_dir = os.path.join(os.path.abspath(state_dir), self.name)
         self._api = DockerApi(settings.endpoint, _tls(settings.tls))
+        self._pull_timeout_s = parse_duration(settings.image_pull_timeout) / 1e9
         self._containers: dict[str, _Container] = {}
         self._pulls: dict[str, asyncio.Lock] = {}
         self._tasks = Tasks(self.name)
@@ -288,12 +289,12 @@ class DockerDriver:
             self._pulls.pop(image, None)
 
     async def _pull(self, task: TaskConfig, image: str) -> None:
-        limit = options.text(task.config, "image_pull_timeout") or self._settings.image_pull_timeout
-        timeout_s = parse_duration(limit) / 1e9
+        limit = options.text(task.config, "image_pull_timeout")
+        timeout_s = parse_duration(limit) / 1e9 if limit else self._pull_timeout_s
         try:
             await asyncio.wait_for(self._api.pull(image, self._credentials(task, image)), timeout_s)
         except TimeoutError as error:
-            raise DriverError(f"image {image} was not pulled within {limit}", recoverable=True) from error
+            raise DriverError(f"image {image} was not pulled within {timeout_s:g} s", recoverable=True) from error
         except DockerError as error:
             raise DriverError(f"image {image} was not pulled: {error}", recoverable=True) from error
 

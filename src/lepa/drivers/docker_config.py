@@ -10,6 +10,7 @@ import msgspec
 
 from lepa.drivers import options
 from lepa.drivers.protocol import DriverError, TaskConfig
+from lepa.kit.durations import parse_duration
 from lepa.model.resources import AllocatedPortMapping
 from lepa.model.wire import Wire
 
@@ -150,6 +151,10 @@ def config_problems(config: Mapping[str, Any], rules: Rules) -> list[str]:
     for volume in options.texts(config, "volumes"):
         if not 2 <= len(volume.split(":")) <= 3:
             found.append(f'volumes: {volume!r} must be "host path:container path" or "host path:container path:ro"')
+    try:
+        parse_duration(options.text(config, "image_pull_timeout", "5m"))
+    except ValueError as error:
+        found.append(f"image_pull_timeout: {error}")
     for mount in _mounts(config):
         if mount.get("type", "volume") not in ("bind", "volume", "tmpfs"):
             found.append(f'mount: type must be "bind", "volume" or "tmpfs", found {mount["type"]!r}')

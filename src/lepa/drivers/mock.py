@@ -77,8 +77,8 @@ class MockDriver:
         for name in DURATIONS:
             try:
                 _seconds(config, name)
-            except LepaError as error:
-                found.append(f"{name}: {error.message}")
+            except ValueError as error:
+                found.append(f"{name}: {error}")
         return found
 
     async def start(self, task: TaskConfig) -> Started:

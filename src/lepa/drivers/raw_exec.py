@@ -104,6 +104,12 @@ class RawExec(SupervisedDriver):
             beside = beside._replace(env={"TERM": "xterm", **beside.env})
         return beside, True
 
+    async def remove_leftovers(self, task_id: str) -> None:
+        """Nothing is left: the task's files are the allocation's."""
+
+    async def close(self) -> None:
+        """Nothing of its own to let go of."""
+
     def _command(self, task: TaskConfig, words: tuple[str, ...]) -> Command:
         identity = find_user(task.user) if task.user else own_identity()
         if reason := denied(identity, self._settings.denied_host_uids, self._settings.denied_host_gids):

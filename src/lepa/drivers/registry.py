@@ -51,7 +51,10 @@ def _exec(host: DriverHost, raw: dict[str, Any]) -> Driver:
 
 
 def _docker(host: DriverHost, raw: dict[str, Any]) -> Driver:
-    return DockerDriver(host.clock, _settings(DockerSettings, "docker", raw), host.state_dir)
+    try:
+        return DockerDriver(host.clock, _settings(DockerSettings, "docker", raw), host.state_dir)
+    except (ValueError, OSError) as error:
+        raise invalid(f"plugin 'docker': {error}") from error
 
 
 def _mock(host: DriverHost, raw: dict[str, Any]) -> Driver:

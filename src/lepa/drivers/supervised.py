@@ -2,6 +2,7 @@
 
 import os
 import pwd
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 MIB = 1024 * 1024
 
 
-class SupervisedDriver:
+class SupervisedDriver(ABC):
     """Tasks as processes of the supervisor. A subclass says what to start and what a command beside a task is."""
 
     name = ""
@@ -33,18 +34,19 @@ class SupervisedDriver:
         self._cpu_before: dict[str, usage.CpuTime] = {}
         self._core_mhz = usage.core_mhz()
 
+    @abstractmethod
     def problems(self, config: dict[str, Any]) -> Sequence[str]:
         """What is wrong with a `config` block."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def prepare(self, task: TaskConfig) -> TaskSpec:
         """Make what the task needs on disk, and say what to start. Raises DriverError."""
-        raise NotImplementedError
 
+    @abstractmethod
     async def command_beside(self, task: TaskConfig, command: Sequence[str], *, tty: bool) -> tuple[Command, bool]:
-        """How to run a command where the task runs, and whether it joins the task's processes by itself."""
-        raise NotImplementedError
+        """How to run a command where the task runs, and whether it has to join the task's processes."""
 
+    @abstractmethod
     async def remove_leftovers(self, task_id: str) -> None:
         """Remove what `prepare` and the task left beyond processes; called for tasks that have ended."""
 
@@ -119,8 +121,9 @@ class SupervisedDriver:
         beside, join_task = await self.command_beside(task, command, tty=tty)
         return await self._supervisor.exec(task_id, beside, terminal=tty, join_task=join_task)
 
+    @abstractmethod
     async def close(self) -> None:
-        """Nothing to let go of: the supervisor's connection belongs to the agent."""
+        """Let go of what is the driver's own; the supervisor's connection belongs to the agent."""
 
     def _known(self, task_id: str) -> TaskConfig:
         task = self._tasks.get(task_id)
