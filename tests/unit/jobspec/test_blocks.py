@@ -1,6 +1,7 @@
 """The tables: lepa.jobspec.job_blocks, lepa.jobspec.service_blocks and lepa.jobspec.connect_blocks."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -133,3 +134,16 @@ def test_a_gateway_of_the_service_mesh() -> None:
         },
         "Mesh": {},
     }
+
+
+PAGE = (Path(__file__).parents[3] / "docs" / "reference" / "job-file.md").read_text()
+
+
+@pytest.mark.parametrize("path", sorted(TABLES))
+def test_every_row_is_on_the_reference_page(path: str) -> None:
+    schema = TABLES[path]
+    headings = (f"### `{schema.name}`", f"### `{'` > `'.join(path.split('.')[-2:])}`".replace("` > `", " > "))
+    section = next((PAGE.split(f"{heading}\n")[1] for heading in headings if f"{heading}\n" in PAGE), PAGE)
+    table = section.split("\n### ")[0] if section is not PAGE else PAGE
+    names = [*schema.attributes, *schema.blocks]
+    assert [name for name in names if f"| `{name}` |" not in table] == []

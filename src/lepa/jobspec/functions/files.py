@@ -26,8 +26,12 @@ def read(read_file: ReadFile | None, path: str) -> str:
         return read_file(path)
     except UnicodeDecodeError:
         raise Conversion(f"contents of {values.quoted(path)} are not valid UTF-8") from None
-    except OSError as problem:
-        raise Conversion(f"cannot read {values.quoted(path)}: {problem.strerror or problem}") from None
+    except (OSError, ValueError) as problem:
+        raise Conversion(f"cannot read {values.quoted(path)}: {_reason(problem)}") from None
+
+
+def _reason(problem: Exception) -> str:
+    return (problem.strerror if isinstance(problem, OSError) else None) or str(problem)
 
 
 def exists(read_file: ReadFile | None, path: str) -> bool:
@@ -38,7 +42,7 @@ def exists(read_file: ReadFile | None, path: str) -> bool:
         read_file(path)
     except UnicodeDecodeError:
         return True
-    except OSError:
+    except (OSError, ValueError):
         return False
     return True
 
