@@ -18,8 +18,8 @@ from lepa.drivers.oci_bundle import (
 PROCESS = Process(args=("/bin/sh", "-c", "true"), env={"K": "v"}, cwd="/", uid=65534, gid=65534, groups=(5,))
 
 
-def bundle(isolation: Isolation = Isolation(), limits: Limits = Limits(), binds: tuple[Bind, ...] = ()) -> Any:
-    return bundle_config(PROCESS, "/root", binds, isolation, limits, "/lepa/x")
+def bundle(isolation: Isolation | None = None, limits: Limits | None = None, binds: tuple[Bind, ...] = ()) -> Any:
+    return bundle_config(PROCESS, "/root", binds, isolation or Isolation(), limits or Limits(), "/lepa/x")
 
 
 def namespaces(config: Any) -> set[str]:

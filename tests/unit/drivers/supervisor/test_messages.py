@@ -35,7 +35,7 @@ def test_an_info_survives_the_way() -> None:
 
 @pytest.mark.parametrize("argv", [[], ["relative"], ["/bin/x", "nul\0"]])
 def test_a_command_that_cannot_be_run_safely_is_refused(argv: list[str]) -> None:
-    with pytest.raises(ValueError, match="argv|argument"):
+    with pytest.raises(ValueError, match=r"argv|argument"):
         task_spec({"id": "t", "command": {"argv": argv}})
 
 
