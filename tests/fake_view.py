@@ -4,8 +4,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
+from tests.builders import make_task_state
 
-from lepa.model.allocation import Allocation
+from lepa.model.allocation import Allocation, AllocDeploymentStatus
 from lepa.model.deployment import Deployment
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job
@@ -141,15 +142,16 @@ class FakeView:
         """Let every client do as it is told: start, stop, and report health."""
         for alloc in self.all_allocs():
             if alloc.desired_status != "run" and alloc.client_status in _ALIVE:
-                self.put_alloc(alloc, client_status="complete")
-            elif alloc.desired_status == "run" and alloc.client_status == "pending":
-                self._start(alloc, healthy)
-            elif alloc.client_status == "running" and alloc.deployment_id and alloc.deployment_status is None:
+                killed = dict.fromkeys(
+                    alloc.allocated_resources.tasks, make_task_state("Killing", "Killed", state="dead")
+                )
+                self.put_alloc(alloc, client_status="complete", task_states=killed)
+            elif (alloc.desired_status == "run" and alloc.client_status == "pending") or (
+                alloc.client_status == "running" and alloc.deployment_id and alloc.deployment_status is None
+            ):
                 self._start(alloc, healthy)
 
     def _start(self, alloc: Allocation, healthy: bool) -> None:
-        from lepa.model.allocation import AllocDeploymentStatus
-
         status = alloc.deployment_status or AllocDeploymentStatus()
         reported = msgspec.structs.replace(status, healthy=healthy) if alloc.deployment_id else None
         self.put_alloc(alloc, client_status="running", deployment_status=reported)

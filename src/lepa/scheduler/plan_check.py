@@ -93,7 +93,7 @@ def _node_accepts(
     if node is None or (fresh and not is_ready(node)):
         return False
     after = after_plan(before, updates, stops)
-    return _resources_fit(node, before, after) and not ports_collide(after, updates) and _devices_are_apart(after)
+    return _resources_fit(node, before, after, bool(fresh)) and not ports_collide(after, updates) and _devices_are_apart(after)
 
 
 def after_plan(
@@ -111,10 +111,10 @@ def after_plan(
     return [alloc for alloc in after.values() if not has_ended(alloc)]
 
 
-def _resources_fit(node: Node, before: Iterable[Allocation], after: Iterable[Allocation]) -> bool:
-    """Within capacity, or, on a node that is over it already, at least using no more than before."""
+def _resources_fit(node: Node, before: Iterable[Allocation], after: Iterable[Allocation], fresh: bool) -> bool:
+    """Within capacity; a node that is over it already may at least take updates that use no more than before."""
     used, used_before, capacity = _total(after), _total(before), node_capacity(node)
-    if any(now > room and now > was for now, room, was in zip(used, capacity, used_before, strict=True)):
+    if any(now > room and (fresh or now > was) for now, room, was in zip(used, capacity, used_before, strict=True)):
         return False
     limit = node.node_max_allocs
     return not limit or sum(occupies(alloc) for alloc in after) <= limit
