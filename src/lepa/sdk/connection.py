@@ -11,7 +11,7 @@ import contextlib
 import http.client
 import json
 import ssl
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -41,9 +41,12 @@ class Answer:
 
 
 class Connection:
-    """One agent. Requests are made one after another over one connection that is opened when first needed."""
+    """One agent. Requests are made one after another over one connection that is opened when first needed.
 
-    def __init__(self, to: Target, timeout_s: float = TIMEOUT_S) -> None:
+    timeout_s: how long an answer, and each piece of it, may take; None for streams that may be silent for long.
+    """
+
+    def __init__(self, to: Target, timeout_s: float | None = TIMEOUT_S) -> None:
         self.target = to
         self._timeout_s = timeout_s
         self._http: http.client.HTTPConnection | None = None
@@ -90,18 +93,22 @@ class Connection:
     def lines(self, path: str, params: Params | None = None) -> Iterator[bytes]:
         """Lines of a streamed answer as they come."""
         response = self._request("GET", path, params, None)
-        try:
-            while line := response.readline():
-                yield line
-        finally:
-            self.close()
+        yield from self._streamed(response.readline)
 
     def chunks(self, path: str, params: Params | None = None, size: int = 65536) -> Iterator[bytes]:
         """Pieces of a streamed answer as they come."""
         response = self._request("GET", path, params, None)
+        yield from self._streamed(lambda: response.read1(size))
+
+    def _streamed(self, read: Callable[[], bytes]) -> Iterator[bytes]:
+        """Pieces until the end; a stream is not read to its end, so its connection is not used again."""
         try:
-            while piece := response.read1(size):
+            while piece := read():
                 yield piece
+        except TimeoutError as error:
+            raise self._unreachable(error) from error
+        except (OSError, http.client.HTTPException) as error:
+            raise LepaError("no_leader", f"the connection to {self.target.url} was lost while it answered") from error
         finally:
             self.close()
 

@@ -1,0 +1,1 @@
+"""The command line, for people: Nomad's verbs and flags, and serving."""

@@ -1,0 +1,220 @@
+"""`lepa`: the table of commands, and what happens around each of them.
+
+A command's module is imported when the command is called, so that `lepa version` and every help text answer at once.
+"""
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from lepa.cli.flags import Branch, Group, Row, Tree
+from lepa.model.errors import LepaError
+
+INTERRUPTED = 130
+BROKEN_PIPE = 141
+
+JOB: Tree = {
+    "allocs": Row("lepa.cli.job:allocs", "List a job's allocations"),
+    "deployments": Row("lepa.cli.job:deployments", "List a job's deployments"),
+    "dispatch": Row("lepa.cli.job_change:dispatch", "Start an instance of a parameterized job"),
+    "eval": Row("lepa.cli.job_change:evaluate", "Look at a job again, and place what is missing"),
+    "history": Row("lepa.cli.job:history", "Show the versions of a job"),
+    "init": Row("lepa.cli.job_init:init", "Write an example job file"),
+    "inspect": Row("lepa.cli.job:inspect", "Print a job as the servers hold it"),
+    "periodic": Branch(
+        "Work with periodic jobs",
+        {"force": Row("lepa.cli.job_change:force", "Start a periodic job now")},
+    ),
+    "plan": Row("lepa.cli.job_submit:plan", "Show what running a job file would change"),
+    "promote": Row("lepa.cli.job_change:promote", "Promote the canaries of a job's latest deployment"),
+    "restart": Row("lepa.cli.job_restart:restart", "Restart or move a job's allocations, batch by batch"),
+    "revert": Row("lepa.cli.job_change:revert", "Return to an earlier version of a job"),
+    "run": Row("lepa.cli.job_submit:run", "Run a job file, or change the job to what it says"),
+    "scale": Row("lepa.cli.job_change:scale", "Set the count of a group"),
+    "start": Row("lepa.cli.job_change:start", "Start a stopped job again"),
+    "status": Row("lepa.cli.job:status", "List jobs, or show one"),
+    "stop": Row("lepa.cli.job_change:stop", "Stop jobs"),
+    "validate": Row("lepa.cli.job_submit:validate", "Check a job file"),
+}
+ALLOC: Tree = {
+    "checks": Row("lepa.cli.alloc:checks", "Show the health checks of an allocation"),
+    "exec": Row("lepa.cli.alloc_exec:run", "Run a command inside a task"),
+    "fs": Row("lepa.cli.alloc_files:files", "List and read the files of an allocation"),
+    "logs": Row("lepa.cli.alloc_files:logs", "Print what a task writes"),
+    "restart": Row("lepa.cli.alloc:restart", "Restart the tasks of an allocation in place"),
+    "signal": Row("lepa.cli.alloc:signal", "Send a signal to the tasks of an allocation"),
+    "status": Row("lepa.cli.alloc:status", "Show an allocation"),
+    "stop": Row("lepa.cli.alloc:stop", "Stop an allocation and let its job replace it"),
+}
+NODE: Tree = {
+    "drain": Row("lepa.cli.node:drain", "Move the allocations of a node elsewhere"),
+    "eligibility": Row("lepa.cli.node:eligibility", "Say whether a node may get new allocations"),
+    "meta": Branch(
+        "Read and change the metadata of a node",
+        {
+            "apply": Row("lepa.cli.node:meta_apply", "Change metadata"),
+            "read": Row("lepa.cli.node:meta_read", "Print metadata"),
+        },
+    ),
+    "pool": Branch(
+        "Work with node pools",
+        {
+            "apply": Row("lepa.cli.tenancy:pool_apply", "Create or change a node pool from a file"),
+            "delete": Row("lepa.cli.tenancy:pool_delete", "Delete a node pool"),
+            "info": Row("lepa.cli.tenancy:pool_info", "Show a node pool"),
+            "jobs": Row("lepa.cli.tenancy:pool_jobs", "List the jobs of a node pool"),
+            "list": Row("lepa.cli.tenancy:pool_list", "List node pools"),
+            "nodes": Row("lepa.cli.tenancy:pool_nodes", "List the nodes of a node pool"),
+        },
+    ),
+    "status": Row("lepa.cli.node:status", "List nodes, or show one"),
+}
+EVALUATION: Tree = {
+    "list": Row("lepa.cli.evaluation:list_all", "List evaluations"),
+    "status": Row("lepa.cli.evaluation:status", "Show an evaluation"),
+}
+DEPLOYMENT: Tree = {
+    "fail": Row("lepa.cli.deployment:fail", "End a deployment as failed"),
+    "list": Row("lepa.cli.deployment:list_all", "List deployments"),
+    "pause": Row("lepa.cli.deployment:pause", "Pause a deployment"),
+    "promote": Row("lepa.cli.deployment:promote", "Promote the canaries of a deployment"),
+    "resume": Row("lepa.cli.deployment:resume", "Let a paused deployment go on"),
+    "status": Row("lepa.cli.deployment:status", "Show a deployment"),
+}
+NAMESPACE: Tree = {
+    "apply": Row("lepa.cli.tenancy:namespace_apply", "Create or change a namespace"),
+    "delete": Row("lepa.cli.tenancy:namespace_delete", "Delete a namespace"),
+    "inspect": Row("lepa.cli.tenancy:namespace_inspect", "Print a namespace as the servers hold it"),
+    "list": Row("lepa.cli.tenancy:namespace_list", "List namespaces"),
+    "status": Row("lepa.cli.tenancy:namespace_status", "Show a namespace"),
+}
+OPERATOR: Tree = {
+    "api": Row("lepa.cli.cluster:call", "Make any request of the HTTP API"),
+    "raft": Branch(
+        "Look at the servers' consensus",
+        {"list-peers": Row("lepa.cli.cluster:list_peers", "List the servers that keep the state")},
+    ),
+    "scheduler": Branch(
+        "Look at and change how placements are made",
+        {
+            "get-config": Row("lepa.cli.cluster:get_config", "Print the scheduler's configuration"),
+            "set-config": Row("lepa.cli.cluster:set_config", "Change the scheduler's configuration"),
+        },
+    ),
+}
+SERVICE: Tree = {
+    "delete": Row("lepa.cli.service:delete", "Take one instance of a service away"),
+    "info": Row("lepa.cli.service:info", "Show the instances of a service"),
+    "list": Row("lepa.cli.service:list_all", "List services"),
+}
+APP: Tree = {
+    "delete": Row("lepa.cli.serving:app_delete", "Take an application away"),
+    "link": Row("lepa.cli.serving:app_link", "Let a model answer an application"),
+    "list": Row("lepa.cli.serving:app_list", "List applications"),
+    "register": Row("lepa.cli.serving:app_register", "Make an application answer predictions"),
+    "unlink": Row("lepa.cli.serving:app_unlink", "Let a model no longer answer an application"),
+}
+MODEL: Tree = {
+    "deploy": Row("lepa.cli.serving:model_deploy", "Deploy a fitted model or a function"),
+    "list": Row("lepa.cli.serving:model_list", "List models"),
+    "scale": Row("lepa.cli.serving:model_scale", "Set the number of a model's replicas"),
+    "stop": Row("lepa.cli.serving:model_stop", "Stop a model's replicas and forget it"),
+}
+COMMANDS: Tree = {
+    "agent": Row("lepa.cli.agent:agent", "Run an agent: server, client or both"),
+    "agent-info": Row("lepa.cli.cluster:agent_info", "Print figures of the asked agent"),
+    "alloc": Branch("Work with allocations", ALLOC),
+    "app": Branch("Work with applications of model serving", APP),
+    "completion": Row("lepa.cli.completion:completion", "Print a shell's completion script"),
+    "deployment": Branch("Work with deployments", DEPLOYMENT),
+    "eval": Branch("Work with evaluations", EVALUATION),
+    "exec": Row("lepa.cli.alloc_exec:run", "Run a command inside a task"),
+    "fmt": Row("lepa.cli.job_file:fmt", "Bring job files into canonical form"),
+    "fs": Row("lepa.cli.alloc_files:files", "List and read the files of an allocation"),
+    "init": Row("lepa.cli.job_init:init", "Write an example job file"),
+    "inspect": Row("lepa.cli.job:inspect", "Print a job as the servers hold it"),
+    "job": Branch("Work with jobs", JOB),
+    "logs": Row("lepa.cli.alloc_files:logs", "Print what a task writes"),
+    "model": Branch("Work with served models", MODEL),
+    "namespace": Branch("Work with namespaces", NAMESPACE),
+    "node": Branch("Work with nodes", NODE),
+    "operator": Branch("Commands for operators of a cluster", OPERATOR),
+    "plan": Row("lepa.cli.job_submit:plan", "Show what running a job file would change"),
+    "predict": Row("lepa.cli.serving:predict", "Ask an application for a prediction"),
+    "run": Row("lepa.cli.job_submit:run", "Run a job file, or change the job to what it says"),
+    "server": Branch(
+        "Work with servers", {"members": Row("lepa.cli.cluster:members", "List the servers that know each other")}
+    ),
+    "service": Branch("Work with services", SERVICE),
+    "start": Row("lepa.cli.job_change:start", "Start a stopped job again"),
+    "status": Row("lepa.cli.cluster:status", "Show whatever an id names"),
+    "stop": Row("lepa.cli.job_change:stop", "Stop jobs"),
+    "system": Branch(
+        "Commands for the whole cluster",
+        {
+            "gc": Row("lepa.cli.cluster:collect", "Forget what has ended"),
+            "reconcile": Branch(
+                "Set derived data right",
+                {"summaries": Row("lepa.cli.cluster:summaries", "Count the allocations of all jobs again")},
+            ),
+        },
+    ),
+    "validate": Row("lepa.cli.job_submit:validate", "Check a job file"),
+    "version": Row("lepa.cli.version:version", "Print the version"),
+    # Names of old
+    "alloc-status": Row("lepa.cli.alloc:status", "Show an allocation", hidden=True),
+    "eval-status": Row("lepa.cli.evaluation:status", "Show an evaluation", hidden=True),
+    "node-drain": Row("lepa.cli.node:drain", "Move the allocations of a node elsewhere", hidden=True),
+    "node-status": Row("lepa.cli.node:status", "List nodes, or show one", hidden=True),
+    "server-members": Row("lepa.cli.cluster:members", "List the servers that know each other", hidden=True),
+}
+
+SUMMARY = "Run jobs, find them by name and serve models. An agent is started with `lepa agent -dev`."
+
+
+def root() -> Group:
+    """The whole command line."""
+    return Group("lepa", SUMMARY, COMMANDS)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; its exit code. An error is a sentence on standard error, never a traceback."""
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        code = root().main(words, prog_name="lepa", standalone_mode=False)
+        sys.stdout.flush()
+    except click.UsageError as error:
+        return _misused(error)
+    except click.ClickException as error:
+        return _failed(error.format_message())
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except LepaError as error:
+        return _failed(error.message)
+    except BrokenPipeError:
+        return _nobody_reads()
+    except Exception as error:
+        if os.environ.get("LEPA_DEBUG"):
+            raise
+        name = type(error).__name__
+        return _failed(f"internal error ({name}: {error}); this is a bug; LEPA_DEBUG=1 shows where it happened")
+    return code if isinstance(code, int) else 0
+
+
+def _misused(error: click.UsageError) -> int:
+    command = error.ctx.command_path if error.ctx else "lepa"
+    click.echo(f"{error.format_message()}\nFor additional help try '{command} -help'", err=True)
+    return getattr(error.ctx.command, "error_code", 1) if error.ctx else 1
+
+
+def _failed(message: str) -> int:
+    click.echo(f"Error: {message}", err=True)
+    return 1
+
+
+def _nobody_reads() -> int:
+    """Whoever read the output has gone; what is still buffered goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return BROKEN_PIPE
