@@ -26,12 +26,14 @@ from lepa.model.errors import LepaError
 from lepa.state.reducer import Reduction, RowChange, load, reduce
 from lepa.state.snapshot import Snapshot, empty_snapshot
 from lepa.state.tables import Watch
-from lepa.store.protocol import Compacted, Store
+from lepa.store.protocol import Change, Compacted, Store
 
 log = logging.getLogger(__name__)
 
 WAITERS_MAX: Final = 20_000
 SUBSCRIPTION_BATCHES_MAX: Final = 256
+REDUCED_ON_LOOP_MAX: Final = 64
+"""Changes of a batch that are reduced on the event loop (some 4 ms); larger batches go to a thread."""
 RETRY_DELAY_S: Final = 0.5
 """Pause before the store is tried again after it failed."""
 
@@ -160,12 +162,18 @@ class Replica:
         while True:
             try:
                 async for changes in self._store.watch(self._snapshot.index):
-                    self._publish(reduce(self._snapshot, changes))
-                    await asyncio.sleep(0)  # a long backlog must not keep the loop from everything else
+                    self._publish(await self._reduce(changes))
                 return
             except Compacted:
                 log.warning("fell behind the store, reads it again index=%d", self._snapshot.index)
                 await self._reread()
+
+    async def _reduce(self, changes: Sequence[Change]) -> Reduction:
+        """The next snapshot, without keeping the loop from everything else."""
+        if len(changes) > REDUCED_ON_LOOP_MAX:
+            return await asyncio.to_thread(reduce, self._snapshot, changes)
+        await asyncio.sleep(0)  # a watch with a backlog never waits by itself
+        return reduce(self._snapshot, changes)
 
     async def _read(self) -> None:
         read = await self._store.read("")
