@@ -6,6 +6,7 @@ of the same way: a node that becomes ready or an allocation that gives way lets 
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -174,11 +175,10 @@ class EvalFeed:
             self._move()
             moved = self._moved
             wake_at = self.broker.wake_at()
-            try:
-                timeout = None if wake_at is None else max(0.0, wake_at - self._clock.now())
-                await asyncio.wait_for(moved.wait(), timeout)
-            except TimeoutError:
-                continue
+            timeout_s = None if wake_at is None else max(0.0, wake_at - self._clock.now())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await moved.wait()
 
     async def _retry_blocked(self) -> None:
         while True:

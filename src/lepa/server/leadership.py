@@ -6,6 +6,7 @@ deciders. When it loses the election all of that ends; a write that was under wa
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -179,10 +180,9 @@ class Leadership:
             left = deadline - self._parts.clock.now()
             if left <= 0:
                 raise LepaError("no_leader", "No cluster leader")
-            try:
-                await asyncio.wait_for(self._changed.wait(), left)
-            except TimeoutError:
-                continue
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    await self._changed.wait()
         return self.leading
 
     async def _watch(self) -> None:
@@ -214,11 +214,10 @@ class Leadership:
                 for order in orders:
                     await self._carry_out(order)
             wake_at = self._election.wake_at()
-            timeout = None if wake_at is None else max(0.0, wake_at - clock.now())
-            try:
-                await asyncio.wait_for(self._moved.wait(), timeout)
-            except TimeoutError:
-                continue
+            timeout_s = None if wake_at is None else max(0.0, wake_at - clock.now())
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._moved.wait()
 
     async def _carry_out(self, order: Campaign | KeepLease | Lead | StepDown) -> None:
         clock = self._parts.clock

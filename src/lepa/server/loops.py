@@ -5,6 +5,7 @@ write, and it is asked again; it comes to rest when it has no orders left. An or
 is logged and left: the next look tells what is true then.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
@@ -26,6 +27,9 @@ LOOK_AGAIN_S: Final = 60.0
 
 RETRY_S: Final = 1.0
 """Pause after orders that could not be carried out."""
+
+THREAD_ROWS: Final = 2_000
+"""Above this many rows in the tables a decider looks from a thread."""
 
 log = logging.getLogger(__name__)
 
@@ -65,13 +69,27 @@ async def run_decider(
     watches = tuple(Watch(table) for table in tables)
     while True:
         snapshot = replica.snapshot
-        decided = decide(snapshot, clock.now_ns())
+        try:
+            decided = await _decide(decide, snapshot, watches, clock.now_ns())
+        except Exception:
+            log.exception("%s could not decide", name)
+            await clock.sleep(LOOK_AGAIN_S)
+            continue
         orders = list(decided.orders)
         if orders and not await carry_out(name, orders, writer):
             await clock.sleep(RETRY_S)
         elif not orders:
             await replica.changed(watches, max(map(snapshot.index_of, watches)), _wait_s(decided, clock))
         await clock.sleep(PAUSE_S)
+
+
+async def _decide(
+    decide: Callable[[Snapshot, int], Decided], snapshot: Snapshot, watches: Iterable[Watch], now_ns: int
+) -> Decided:
+    """In a thread where there is much to look at, so that the event loop keeps its time."""
+    if sum(len(snapshot.tables[watch.table]) for watch in watches) > THREAD_ROWS:
+        return await asyncio.to_thread(decide, snapshot, now_ns)
+    return decide(snapshot, now_ns)
 
 
 async def carry_out(name: str, orders: Iterable[Order], writer: Writer) -> bool:

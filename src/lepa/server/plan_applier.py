@@ -7,6 +7,7 @@ has changed what the plan is about, the plan is checked again on the newest snap
 """
 
 import asyncio
+import logging
 from collections.abc import Callable, Iterator
 from typing import Final, NamedTuple
 
@@ -30,6 +31,8 @@ PLANS_MAX: Final = 1_024
 ATTEMPTS_MAX: Final = 20
 THREAD_ITEMS: Final = 200
 """Plans with more allocations are checked in a thread."""
+
+log = logging.getLogger(__name__)
 
 
 class _Pending(NamedTuple):
@@ -102,15 +105,20 @@ class PlanApplier:
         while True:
             pending = await self._queue.get()
             on = self._replica.snapshot if commit is None or commit.done() or expected is None else expected
-            checked = await self._check(pending.plan, on)
-            if commit is not None:
-                committed = await commit
-                if committed is not None and on is expected:
-                    on = committed
-                elif (newest := self._newest(committed)) is not on:
-                    on = newest
-                    checked = await self._check(pending.plan, on)
-            expected = self._expected(checked.accepted, on)
+            try:
+                checked = await self._check(pending.plan, on)
+                if commit is not None:
+                    committed = await commit
+                    if committed is not None and on is expected:
+                        on = committed
+                    elif (newest := self._newest(committed)) is not on:
+                        on = newest
+                        checked = await self._check(pending.plan, on)
+                expected = self._expected(checked.accepted, on)
+            except Exception as error:
+                log.exception("plan not checked eval_id=%s", pending.plan.eval_id)
+                _refuse(pending, error)
+                continue
             commit = self._tasks.start("commit", self._commit(pending, checked, on))
 
     def _newest(self, committed: Snapshot | None) -> Snapshot:
@@ -159,9 +167,8 @@ class PlanApplier:
                     on = await self._replica.wait_for(overtaken.revision, REPLICA_WAIT_S)
                     checked = await self._check(pending.plan, on)
             raise LepaError("timeout", f"plan was overtaken by other writes {ATTEMPTS_MAX} times")
-        except LepaError as error:
-            if not pending.result.done():
-                pending.result.set_exception(error)
+        except Exception as error:
+            _refuse(pending, error)
             return None
 
     async def _write(self, plan: Plan, snapshot: Snapshot) -> Snapshot:
@@ -183,6 +190,11 @@ class PlanApplier:
         draft = self._writer.draft_on(snapshot)
         apply_plan(draft, part)
         return draft
+
+
+def _refuse(pending: _Pending, error: Exception) -> None:
+    if not pending.result.done():
+        pending.result.set_exception(error)
 
 
 def _after(snapshot: Snapshot, draft: Draft, revision: int) -> Snapshot:

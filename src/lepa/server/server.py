@@ -24,7 +24,7 @@ from lepa.server.endpoints.deployments import DeploymentEndpoints
 from lepa.server.endpoints.jobs import JobEndpoints
 from lepa.server.endpoints.nodes import NodeEndpoints
 from lepa.server.endpoints.operator import OperatorEndpoints
-from lepa.server.endpoints.query import Queries
+from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.services import ServiceEndpoints
 from lepa.server.event_stream import EventStream
 from lepa.server.leadership import Leadership, Leading, Parts

@@ -6,7 +6,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from lepa.kit.telemetry import Metrics
 from lepa.model.evaluation import Evaluation
 from lepa.rpc.methods import Method
-from lepa.server.endpoints.query import Answer
+from lepa.server.endpoints.queries import Answer
 from lepa.server.leadership import Leadership, Leading, Parts
 from lepa.server.writer import Written
 from lepa.state.commands.draft import Draft

@@ -8,7 +8,8 @@ from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.requests import Reply
 from lepa.server.endpoints.context import Answers, Context
-from lepa.server.endpoints.query import Answerable, Queries, Query, group, row, table
+from lepa.server.endpoints.queries import Queries
+from lepa.server.endpoints.query import Answerable, Query, group, row, table
 from lepa.server.endpoints.stubs import alloc_stub
 from lepa.server.pages import Page, created_start, created_token, in_namespace, page_of, since
 from lepa.state.commands import deployments as commands

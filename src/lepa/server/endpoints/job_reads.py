@@ -1,7 +1,6 @@
 """Pure: what can be asked about jobs."""
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 from msgspec.structs import replace

@@ -21,7 +21,7 @@ from lepa.server.admission import admit, bounded_submission, check_registration_
 from lepa.server.deciders.periodic import next_launch
 from lepa.server.endpoints.context import Answers, Context
 from lepa.server.endpoints.job_reads import QUERIES
-from lepa.server.endpoints.query import Queries
+from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.stubs import alloc_stub
 from lepa.server.writer import Written
 from lepa.state.commands import allocations as allocation_commands

@@ -13,7 +13,8 @@ from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.requests import Reply
 from lepa.server.endpoints.context import Answers, Context, eval_ids
-from lepa.server.endpoints.query import Answerable, Queries, Query, group, row, table
+from lepa.server.endpoints.queries import Queries
+from lepa.server.endpoints.query import Answerable, Query, group, row, table
 from lepa.server.pages import Page, page_of, since
 from lepa.state.commands import allocations as allocation_commands
 from lepa.state.commands import nodes as commands
@@ -24,8 +25,8 @@ from lepa.state.snapshot import Snapshot
 from lepa.state.tables import Watch
 
 HEARTBEAT_SPREAD = 0.1
-REPORTS_PER_WRITE = 25
-"""Reports stored in one transaction: each may bring an evaluation, a deployment and some services with it."""
+OPERATIONS_PER_REPORT = 5
+"""What a report on an allocation may write: itself, an evaluation, a deployment, instances of services."""
 
 
 # Reads
@@ -157,8 +158,9 @@ class NodeEndpoints:
         """Store what a node reports, some reports at a time."""
         index = 0
         reports = request.allocations
-        for at in range(0, max(1, len(reports)), REPORTS_PER_WRITE):
-            index = (await self._context.write(self._report(request, reports[at : at + REPORTS_PER_WRITE]))).revision
+        size = max(1, self._parts.store.limits.operations_max // OPERATIONS_PER_REPORT)
+        for at in range(0, max(1, len(reports)), size):
+            index = (await self._context.write(self._report(request, reports[at : at + size]))).revision
         return Reply(value=None, index=index)
 
     def _report(self, request: r.NodeAllocationUpdatesRequest, reports: tuple[Allocation, ...]) -> Any:

@@ -10,7 +10,8 @@ from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.requests import Reply
 from lepa.server.endpoints.context import Answers, Context
-from lepa.server.endpoints.query import Answer, Answerable, Queries, Query, row, table
+from lepa.server.endpoints.queries import Answer, Queries
+from lepa.server.endpoints.query import Answerable, Query, row, table
 from lepa.server.endpoints.search import SEARCHES
 from lepa.server.pages import Page, page_of, since
 from lepa.state.commands import tenancy

@@ -9,7 +9,8 @@ from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.requests import Reply
 from lepa.server.endpoints.context import Answers, Context
-from lepa.server.endpoints.query import Answerable, Queries, Query, namespace_of, table
+from lepa.server.endpoints.queries import Queries
+from lepa.server.endpoints.query import Answerable, Query, namespace_of, table
 from lepa.server.pages import Page, in_namespace, namespaced_token, page_of, since
 from lepa.state.commands import catalog as commands
 from lepa.state.commands.draft import Draft

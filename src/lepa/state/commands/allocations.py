@@ -110,21 +110,22 @@ def _merge(draft: Draft, present: Allocation, report: Allocation) -> Allocation:
         client_description=report.client_description,
         task_states=report.task_states or present.task_states,
         network_status=report.network_status or present.network_status,
-        deployment_status=_merge_health(draft, present.deployment_status, report.deployment_status),
+        deployment_status=_merge_health(draft, present, report),
     )
 
 
-def _merge_health(
-    draft: Draft, present: AllocDeploymentStatus | None, report: AllocDeploymentStatus | None
-) -> AllocDeploymentStatus | None:
-    """Health is said once: what was healthy or unhealthy for a deployment stays so."""
-    if report is None or report.healthy is None or (present is not None and present.healthy is not None):
-        return present
-    timestamp = report.timestamp if parse_rfc3339(report.timestamp) else rfc3339(draft.now_ns)
+def _merge_health(draft: Draft, present: Allocation, report: Allocation) -> AllocDeploymentStatus | None:
+    """Health is said once for a deployment; what is said of an earlier deployment comes too late."""
+    had, said = present.deployment_status, report.deployment_status
+    if said is None or said.healthy is None or (had is not None and had.healthy is not None):
+        return had
+    if report.deployment_id not in ("", present.deployment_id):
+        return had
+    timestamp = said.timestamp if parse_rfc3339(said.timestamp) else rfc3339(draft.now_ns)
     return AllocDeploymentStatus(
-        healthy=report.healthy,
+        healthy=said.healthy,
         timestamp=timestamp,
-        canary=present.canary if present is not None else False,
+        canary=had.canary if had is not None else False,
         modify_index=keys.THIS_REVISION,
     )
 

@@ -116,9 +116,9 @@ def fail_deployment(
     if job is None:
         return DeploymentWritten(deployment, None)
     if target is not None:
-        jobs.register_job(draft, replace(target, stop=False, version_tag=None), trigger="deployment-watcher")
-        evaluation = next(iter(draft.drafted_evaluations()), None)
-        return DeploymentWritten(deployment, evaluation, target.version)
+        earlier = replace(target, stop=False, version_tag=None)
+        reverted = jobs.register_job(draft, earlier, trigger="deployment-watcher")
+        return DeploymentWritten(deployment, reverted.evaluation, target.version)
     return DeploymentWritten(deployment, _evaluate(draft, deployment, job))
 
 

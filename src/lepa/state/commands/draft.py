@@ -5,7 +5,7 @@ is compared when the draft is committed: if somebody else was faster, nothing is
 a newer snapshot. Commands never wait, never ask for the time and make no ids of their own.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 from lepa.model.allocation import Allocation
@@ -151,7 +151,3 @@ class Draft:
     def put_node(self, node: Node) -> None:
         """Store a node."""
         self.put(keys.node_key(node.id), node, self.snapshot.node(node.id))
-
-    def drafted_evaluations(self) -> Iterator[Evaluation]:
-        """Evaluations that this draft stores."""
-        return (value for value in self._values.values() if isinstance(value, Evaluation))

@@ -17,6 +17,7 @@ from lepa.model.job_views import JobSubmission, ScalingEvent
 from lepa.state import keys
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.evaluations import evaluate_job, places
+from lepa.state.job_tally import TERMINAL_CLIENT_STATUSES
 
 VERSIONS_KEPT: Final = 6
 SCALING_EVENTS_KEPT: Final = 20
@@ -258,9 +259,11 @@ def _this_version(changed: bool) -> dict[str, int]:
 
 
 def _forget_old_versions(draft: Draft, namespace: str, job_id: str, kept: int) -> None:
-    """Keep the newest versions, and every one that has a tag."""
+    """Keep the newest versions, every one that has a tag, and those that something still runs."""
     untagged = [job for job in draft.snapshot.job_versions(namespace, job_id) if job.version_tag is None]
-    for old in untagged[kept:]:
+    allocs = draft.snapshot.job_allocations(namespace, job_id) if len(untagged) > kept else ()
+    running = {alloc.job_version for alloc in allocs if alloc.client_status not in TERMINAL_CLIENT_STATUSES}
+    for old in (job for job in untagged[kept:] if job.version not in running):
         draft.erase(keys.job_version_key(namespace, job_id, old.version))
         if draft.snapshot.job_submission(namespace, job_id, old.version) is not None:
             draft.erase(keys.job_submission_key(namespace, job_id, old.version))

@@ -43,6 +43,8 @@ def register_node(draft: Draft, node: Node) -> tuple[Node, tuple[Evaluation, ...
         written = _with_event(draft, written, "Cluster", "Node registered")
     else:
         written = _with_history(draft, written, present)
+    if present is not None and _says_the_same(present, written):
+        return present, ()
     if draft.snapshot.node_pool(written.node_pool) is None:
         draft.overwrite(keys.node_pool_key(written.node_pool), NodePool(name=written.node_pool))
     draft.put_node(written)
@@ -168,6 +170,10 @@ def _check_node(node: Node) -> None:
         raise invalid(f'invalid status "{node.status}" for node')
     if node.node_pool == "all" or not POOL_NAME.fullmatch(node.node_pool or "default"):
         raise invalid(f'node is not allowed to register in node pool "{node.node_pool}"')
+
+
+def _says_the_same(present: Node, written: Node) -> bool:
+    return replace(written, create_index=present.create_index, modify_index=present.modify_index) == present
 
 
 def _registered_status(present: Node | None, node: Node) -> str:
