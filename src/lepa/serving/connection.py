@@ -129,6 +129,7 @@ class ClipperConnection:
         labels: Sequence[str] = (),
         num_replicas: int = 1,
         batch_size: int = BATCH_SIZE_ADAPTIVE,
+        ready_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
         """Start `num_replicas` containers, wait until they are connected, and make this version the current one."""
         self._check_connected()
@@ -137,7 +138,7 @@ class ClipperConnection:
             raise LepaError("conflict", f"model with name '{name}' and version '{version}' already exists")
         self.cm.deploy_model(name, str(version), input_type, image, num_replicas)
         try:
-            self.wait_for_replicas(name, version, num_replicas)
+            self.wait_for_replicas(name, version, num_replicas, ready_timeout_s)
         except LepaError:
             self.cm.stop_models({name: [str(version)]})
             raise

@@ -81,7 +81,9 @@ def _decode(message: bytes, message_id: int) -> DnsAnswer:
             priority, weight, port = unpack_from(">HHH", message, start)
             services.append(SrvRecord(priority, weight, port, _name(message, start + 6)[0]))
         elif kind in (A, AAAA):
-            hosts.setdefault(owner, []).append(_address(message[start:offset]))
+            found = hosts.setdefault(owner, [])
+            if (address := _address(message[start:offset])) not in found:
+                found.append(address)
         if position < answers:
             ttls.append(ttl)
     return DnsAnswer(flags & 15, bool(flags & _TRUNCATED), services, hosts, min(ttls, default=0))
