@@ -24,7 +24,7 @@ class Row(Struct, frozen=True):
     """One function. body: takes converted values, raises Conversion.
 
     optional: how many of the last parameters may be left out. rest: what all further arguments must be, if there may be
-    any.
+    any. pays: the body takes, before its values, a function that it tells how many steps of work it does.
     """
 
     name: str
@@ -32,13 +32,19 @@ class Row(Struct, frozen=True):
     parameters: tuple[Parameter, ...]
     optional: int = 0
     rest: Parameter | None = None
+    pays: bool = False
 
 
 def row(
-    name: str, body: Callable[..., Any], *parameters: Parameter, optional: int = 0, rest: Parameter | None = None
+    name: str,
+    body: Callable[..., Any],
+    *parameters: Parameter,
+    optional: int = 0,
+    rest: Parameter | None = None,
+    pays: bool = False,
 ) -> Row:
     """A Row, written short."""
-    return Row(name, body, parameters, optional, rest)
+    return Row(name, body, parameters, optional, rest, pays)
 
 
 def callable_from(entry: Row) -> Function:
@@ -49,7 +55,10 @@ def callable_from(entry: Row) -> Function:
         _check_count(entry, call, len(given))
         converted = [_converted(entry, call, index, value) for index, value in enumerate(given)]
         try:
-            result = entry.body(*converted)
+            if entry.pays:
+                result = entry.body(lambda steps: scope.budget.spend(call, steps), *converted)
+            else:
+                result = entry.body(*converted)
         except Conversion as problem:
             raise _failed(call, str(problem)) from None
         scope.budget.spend_value(call, result)

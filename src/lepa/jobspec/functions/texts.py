@@ -7,7 +7,9 @@ from typing import Any
 
 from lepa.jobspec import values
 from lepa.jobspec.expressions import TEXT_SIZE_MAX
+from lepa.jobspec.functions import patterns
 from lepa.jobspec.functions.calling import Row, anything, row, sequence, text, text_list, whole
+from lepa.jobspec.functions.patterns import Match, Spend
 from lepa.jobspec.values import Conversion
 
 FORMAT_WIDTH_MAX = 10_000
@@ -41,38 +43,31 @@ def split(separator: str, value: str) -> list[str]:
     return value.split(separator) if separator else list(value)
 
 
-def replace(value: str, old: str, new: str) -> str:
+def replace(spend: Spend, value: str, old: str, new: str) -> str:
     """Every `old` replaced; `/.../` is a regular expression whose groups `new` may name ($1, ${name})."""
     if len(old) > 1 and old.startswith("/") and old.endswith("/"):
-        return regex_replace(value, old[1:-1], new)
+        return regex_replace(spend, value, old[1:-1], new)
     if value.count(old) * len(new) > TEXT_SIZE_MAX:
         raise Conversion("the text would be too long")
     return value.replace(old, new)
 
 
-def regex_replace(value: str, pattern: str, new: str) -> str:
-    """Every match of a regular expression replaced."""
-    try:
-        compiled = re.compile(pattern)
-    except re.error as problem:
-        raise Conversion(f"invalid regular expression {values.quoted(pattern)}: {problem}") from None
-    return compiled.sub(lambda match: _expand(match, new), value)
-
-
 _GROUP = re.compile(r"\$(?:\$|(?P<name>[A-Za-z0-9_]+)|\{(?P<braced>[A-Za-z0-9_]+)\})")
 
 
-def _expand(match: re.Match[str], template: str) -> str:
-    def group(reference: re.Match[str]) -> str:
-        name = reference["name"] or reference["braced"]
-        if name is None:
-            return "$"
-        try:
-            return match[int(name) if name.isdigit() else name] or ""
-        except IndexError:
-            return ""
+def regex_replace(spend: Spend, value: str, pattern: str, new: str) -> str:
+    """Every match of a regular expression replaced."""
+    left = TEXT_SIZE_MAX
 
-    return _GROUP.sub(group, template)
+    def expand(match: Match) -> str:
+        nonlocal left
+        text = _GROUP.sub(lambda found: match.group(found["name"] or found["braced"]) if found[0] != "$$" else "$", new)
+        left -= len(text)
+        if left < 0:
+            raise Conversion("the text would be too long")
+        return text
+
+    return patterns.replace(value, pattern, expand, spend)
 
 
 def substr(value: str, offset: int, length: int) -> str:
@@ -179,8 +174,8 @@ ROWS: tuple[Row, ...] = (
     row("indent", indent, whole, text),
     row("join", join, text, rest=text_list),
     row("lower", str.lower, text),
-    row("regex_replace", regex_replace, text, text, text),
-    row("replace", replace, text, text, text),
+    row("regex_replace", regex_replace, text, text, text, pays=True),
+    row("replace", replace, text, text, text, pays=True),
     row("reverse", lambda items: items[::-1], sequence),
     row("sort", sort, text_list),
     row("split", split, text, text),
