@@ -60,7 +60,7 @@ class Shape:
         from lepa.kit.go_template import TemplateError, parse
 
         try:
-            return parse(self.template).render(value)
+            return parse(self.template, {"json": output.pretty_json}).render(value)
         except TemplateError as error:
             raise invalid(f"-t: {error}") from error
 
