@@ -139,16 +139,17 @@ class FakeView:
         return sorted(found, key=lambda a: (a.name, a.id))
 
     def run_clients(self, *, healthy: bool = True) -> None:
-        """Let every client do as it is told: start, stop, and report health."""
+        """Let every client whose node is there do as it is told: start, stop, and report health."""
+        killed = make_task_state("Killing", "Killed", state="dead")
         for alloc in self.all_allocs():
-            if alloc.desired_status != "run" and alloc.client_status in _ALIVE:
-                killed = dict.fromkeys(
-                    alloc.allocated_resources.tasks, make_task_state("Killing", "Killed", state="dead")
-                )
-                self.put_alloc(alloc, client_status="complete", task_states=killed)
-            elif (alloc.desired_status == "run" and alloc.client_status == "pending") or (
-                alloc.client_status == "running" and alloc.deployment_id and alloc.deployment_status is None
-            ):
+            node = self._nodes.get(alloc.node_id)
+            if alloc.client_status not in _ALIVE or node is None or node.status != "ready":
+                continue
+            unproven = alloc.deployment_id and alloc.deployment_status is None
+            if alloc.desired_status != "run":
+                states = dict.fromkeys(alloc.allocated_resources.tasks, killed)
+                self.put_alloc(alloc, client_status="complete", task_states=states)
+            elif alloc.client_status != "running" or unproven:
                 self._start(alloc, healthy)
 
     def _start(self, alloc: Allocation, healthy: bool) -> None:
