@@ -45,6 +45,7 @@ class Tasks:
         for task in pending:
             with contextlib.suppress(asyncio.CancelledError, Exception):
                 await task
+        self._running.difference_update(pending)
 
     async def __aenter__(self) -> Self:
         return self

@@ -1,0 +1,75 @@
+"""Agent configuration: what is taken, what is refused and how."""
+
+from pathlib import Path
+
+import pytest
+
+from lepa.agent import config
+from lepa.model.errors import LepaError
+
+DEV = {"data_dir": "/tmp/x", "server": {"enabled": True}}
+
+
+def test_nomads_keys_are_taken(tmp_path: Path) -> None:
+    file = tmp_path / "agent.hcl"
+    file.write_text(
+        """
+        datacenter = "dc2"
+        data_dir   = "/opt/lepa"
+        ports { http = 5646 }
+        server {
+          enabled          = true
+          bootstrap_expect = 1
+          job_gc_threshold = "10m"
+        }
+        client {
+          enabled = true
+          meta { rack = "r1" }
+          host_volume "data" {
+            path = "/srv"
+          }
+          reserved { cpu = 500 }
+        }
+        plugin "raw_exec" {
+          config { enabled = true }
+        }
+        """
+    )
+    found = config.load([file], {}).config
+    assert (found.datacenter, found.ports.http, found.ports.rpc) == ("dc2", 5646, 4647)
+    assert found.client.meta == {"rack": "r1"}
+    assert found.client.host_volume["data"].path == "/srv"
+    assert found.plugin["raw_exec"].config == {"enabled": True}
+    assert found.name
+
+
+@pytest.mark.parametrize(
+    ("raw", "message"),
+    [
+        ({"data_dir": "/x"}, "neither server nor client is enabled"),
+        ({"server": {"enabled": True}}, "data_dir is missing"),
+        (DEV | {"data_dir": "relative"}, "data_dir must be an absolute path"),
+        (DEV | {"datacentre": "dc1"}, 'unknown field `datacentre`; did you mean "datacenter"'),
+        (DEV | {"ports": {"http": "4646"}}, r"Expected `int`, got `str` - at `\$.ports.http`"),
+        ({"data_dir": "/x", "client": {"enabled": True}}, "a client without a server needs"),
+        (DEV | {"acl": {"enabled": True}}, "acl { enabled = true } is not part of this version"),
+        (DEV | {"tls": {"http": True}}, "tls { http = true } is not part of this version"),
+        ({"data_dir": "/x", "server": {"enabled": True, "bootstrap_expect": 3}}, "use bootstrap_expect = 1"),
+        (
+            {"data_dir": "/x", "server": {"enabled": True, "job_gc_threshold": "soon"}},
+            'job_gc_threshold: invalid duration "soon"',
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_sentence(raw: dict[str, object], message: str) -> None:
+    with pytest.raises(LepaError, match=message.replace("{", r"\{").replace("}", r"\}")):
+        config.build(raw)
+
+
+def test_settings_without_effect_are_warned_of() -> None:
+    assert config.build(DEV | {"consul": {"address": "x"}}).warnings == ('"consul" has no effect in this version',)
+
+
+def test_secrets_are_not_shown() -> None:
+    shown = config.shown(config.build(DEV | {"vault": {"token": "s.secret", "address": "http://v"}}).config)
+    assert shown["vault"] == {"token": "<redacted>", "address": "http://v"}

@@ -1,0 +1,59 @@
+"""Settings of the parts, made of the agent's configuration: lepa.agent.node_settings, lepa.agent.server_settings."""
+
+from pathlib import Path
+
+from lepa.agent import config
+from lepa.agent.node_settings import client_settings, numbers
+from lepa.agent.server_settings import server_settings
+
+RAW = {
+    "name": "n1",
+    "region": "eu",
+    "data_dir": "/data",
+    "server": {"enabled": True, "eval_gc_threshold": "2h", "job_tracked_versions": 9},
+    "client": {
+        "enabled": True,
+        "reserved": {"cpu": 100, "cores": "0,2-3", "reserved_ports": "22"},
+        "host_network": {"public": {"cidr": "10.0.0.0/8"}},
+        "max_kill_timeout": "1m",
+    },
+}
+
+
+def test_a_node_gets_its_part() -> None:
+    found = client_settings(config.build(RAW).config, Path("/data"), "127.0.0.1:4646", "1.9.5", dev=False)
+    assert (found.name, found.region, found.directory, found.alloc_dir) == (
+        "n1",
+        "eu",
+        Path("/data/client"),
+        Path("/data/alloc"),
+    )
+    assert (found.reserved.cpu, found.reserved.cores, found.reserved.ports) == (100, (0, 2, 3), "22")
+    assert found.host_networks[0].cidr == "10.0.0.0/8"
+    assert found.max_kill_timeout_s == 60.0
+    assert "raw_exec" not in found.plugins
+    assert not found.exit_with_agent
+
+
+def test_development_turns_raw_exec_on_and_stays_on_loopback() -> None:
+    found = client_settings(config.build(RAW).config, Path("/data"), "127.0.0.1:4646", "1.9.5", dev=True)
+    assert found.plugins["raw_exec"] == {"enabled": True}
+    assert found.network_interface == "lo"
+    assert found.exit_with_agent
+
+
+def test_the_older_option_turns_raw_exec_on_too() -> None:
+    raw = RAW | {"client": {"enabled": True, "options": {"driver.raw_exec.enable": "1"}}}
+    found = client_settings(config.build(raw).config, Path("/data"), "127.0.0.1:4646", "1.9.5", dev=False)
+    assert found.plugins["raw_exec"] == {"enabled": True}
+
+
+def test_a_server_gets_its_part() -> None:
+    found = server_settings(config.build(RAW).config, "10.0.0.1:4647")
+    assert (found.name, found.rpc_address, found.versions_kept) == ("n1.eu", "10.0.0.1:4647", 9)
+    assert found.garbage.evaluation_s == 7200.0
+
+
+def test_numbers_are_read_from_lists_and_ranges() -> None:
+    assert numbers("0, 2-4,9") == (0, 2, 3, 4, 9)
+    assert numbers("") == ()

@@ -1,0 +1,262 @@
+"""What only the node knows, over HTTP: lepa.api.files, lepa.api.streams, lepa.api.forward."""
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import pytest
+from tests.builders import make_alloc, make_node
+
+from lepa.model.errors import invalid, not_found
+from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
+from lepa.rpc import requests as r
+from lepa.rpc.node_service import StreamFrame
+
+HERE = "11111111-0000-4000-8000-000000000000"
+
+
+class Session:
+    """A command that repeats its input in capitals until the input ends."""
+
+    def __init__(self) -> None:
+        self.input: asyncio.Queue[bytes] = asyncio.Queue()
+        self.sizes: list[tuple[int, int]] = []
+        self.closed = False
+
+    async def write(self, data: bytes) -> None:
+        await self.input.put(data)
+
+    async def resize(self, rows: int, columns: int) -> None:
+        self.sizes.append((rows, columns))
+
+    async def output(self) -> AsyncIterator[tuple[str, bytes]]:
+        while data := await self.input.get():
+            yield "stdout", data.upper()
+
+    async def wait(self) -> int:
+        return 7
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+class Node:
+    """A node with one allocation."""
+
+    node_id = "n1"
+
+    def __init__(self) -> None:
+        self.asked: list[Any] = []
+        self.session = Session()
+
+    def has_allocation(self, alloc_id: str) -> bool:
+        return alloc_id == HERE
+
+    async def list_files(self, alloc_id: str, path: str) -> Sequence[AllocFileInfo]:
+        return [AllocFileInfo(name="alloc", is_dir=True)]
+
+    async def stat_file(self, alloc_id: str, path: str) -> AllocFileInfo:
+        raise not_found(f"no such file or directory: {path}")
+
+    async def read_file(self, alloc_id: str, path: str, offset: int = 0, limit: int = -1) -> bytes:
+        return b"<script>x</script>"[offset:][:limit]
+
+    async def stream_file(self, alloc_id: str, path: str, **options: Any) -> AsyncIterator[StreamFrame]:
+        if path == "missing":
+            raise invalid("no such file or directory")
+        self.asked.append(options)
+        yield StreamFrame(offset=3, data=b"abc", file=path)
+        yield StreamFrame(data=b"def")
+
+    async def stream_logs(self, alloc_id: str, task: str, stream: str, **options: Any) -> AsyncIterator[StreamFrame]:
+        self.asked.append((task, stream, options))
+        yield StreamFrame(offset=6, data=b"line 1\n", file="alloc/logs/t.stdout.0")
+        yield StreamFrame(data=b"line 2\n")
+
+    async def exec(self, alloc_id: str, task: str, command: Sequence[str], *, tty: bool) -> Session:
+        if task == "dead":
+            raise invalid('task "dead" is not running')
+        self.asked.append((task, command, tty))
+        return self.session
+
+    async def allocation_stats(self, alloc_id: str, task: str = "") -> AllocResourceUsage:
+        return AllocResourceUsage(timestamp=1)
+
+    async def checks(self, alloc_id: str) -> dict[str, Any]:
+        return {}
+
+    async def restart(self, alloc_id: str, task: str = "", *, all_tasks: bool = False) -> None:
+        self.asked.append((task, all_tasks))
+
+    async def signal(self, alloc_id: str, task: str, signal: str) -> None:
+        self.asked.append((task, signal))
+
+    async def collect(self, alloc_id: str = "") -> None:
+        self.asked.append(("collect", alloc_id))
+
+    async def host_stats(self) -> HostStats:
+        return HostStats(uptime=5)
+
+    async def metadata(self) -> dict[str, Any]:
+        return {"Meta": {"a": "b"}, "Dynamic": {}, "Static": {"a": "b"}}
+
+    async def set_metadata(self, changes: dict[str, str | None]) -> dict[str, Any]:
+        self.asked.append(changes)
+        return await self.metadata()
+
+
+@pytest.fixture
+def node(parts) -> Node:
+    parts.node = Node()
+    return parts.node
+
+
+async def test_files_are_listed_and_read(node, http) -> None:
+    assert (await (await http.get(f"/v1/client/fs/ls/{HERE}?path=/")).json())[0]["Name"] == "alloc"
+    answer = await http.get(f"/v1/client/fs/cat/{HERE}?path=x.html")
+    assert (answer.content_type, await answer.read()) == ("text/plain", b"<script>x</script>")
+    assert await (await http.get(f"/v1/client/fs/readat/{HERE}?path=x&offset=1&limit=6")).read() == b"script"
+    assert (await http.get(f"/v1/client/fs/stat/{HERE}?path=nope")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        ("cat/{}", "must provide a file name"),
+        ("readat/{}?path=x", 'Failed to parse "offset": it has to be given'),
+        ("logs/{}?type=stdout", "must provide task name"),
+        ("logs/{}?task=t&type=both", "must provide log type (stdout/stderr)"),
+        ("logs/{}?task=t&type=stdout&origin=middle", "origin must be start or end"),
+        ("stream/{}?path=missing", "no such file or directory"),
+    ],
+)
+async def test_missing_or_wrong_parameters_are_told(node, http, path: str, text: str) -> None:
+    answer = await http.get("/v1/client/fs/" + path.format(HERE))
+    assert (answer.status, await answer.text()) == (400, text)
+
+
+async def test_logs_come_as_frames_or_plain(node, http) -> None:
+    answer = await http.get(f"/v1/client/fs/logs/{HERE}?task=t&type=stderr&follow=false&offset=3&origin=end")
+    assert (await answer.text()) == (
+        '{"Offset":6,"Data":"bGluZSAxCg==","File":"alloc/logs/t.stdout.0"}{"Data":"bGluZSAyCg=="}'
+    )
+    assert node.asked == [("t", "stderr", {"offset": 3, "origin": "end", "follow": False})]
+    answer = await http.get(f"/v1/client/fs/logs/{HERE}?task=t&type=stdout&plain=true")
+    assert await answer.text() == "line 1\nline 2\n"
+
+
+async def test_life_cycle_commands_reach_the_node(node, http) -> None:
+    await http.put(f"/v1/client/allocation/{HERE}/restart", json={"TaskName": "web"})
+    await http.put(f"/v1/client/allocation/{HERE}/signal", json={"Signal": "SIGHUP", "Task": "web"})
+    await http.get(f"/v1/client/allocation/{HERE}/gc")
+    await http.get("/v1/client/gc?node_id=n1")
+    assert node.asked == [("web", False), ("web", "SIGHUP"), ("collect", HERE), ("collect", "")]
+    assert (await http.put(f"/v1/client/allocation/{HERE}/signal", json={"Task": "web"})).status == 400
+
+
+async def test_metadata_maps_keys_to_texts_or_null(node, http) -> None:
+    await http.post("/v1/client/metadata", json={"Meta": {"a": "1", "b": None}})
+    assert node.asked == [{"a": "1", "b": None}]
+    assert (await http.post("/v1/client/metadata", json={"Meta": {"a": 1}})).status == 400
+    assert (await (await http.get("/v1/client/stats")).json())["Uptime"] == 5
+
+
+async def test_without_a_node_the_caller_has_to_name_one(http) -> None:
+    answer = await http.get("/v1/client/stats")
+    assert (answer.status, await answer.text()) == (400, "No local Node and node_id not provided")
+    assert (await http.get("/v1/client/stats?node_id=x")).status == 404
+
+
+async def test_an_unknown_allocation_is_404(node, http) -> None:
+    answer = await http.get("/v1/client/fs/ls/22222222-0000-4000-8000-000000000000")
+    assert answer.status == 404
+    assert "Unknown allocation" in await answer.text()
+
+
+async def test_another_nodes_allocation_is_asked_for_there(node, parts, client_of, http) -> None:
+    from tests.unit.api.conftest import Parts
+
+    far = Parts()
+    far.node = Node()
+    far_http = await client_of(far)
+    near = Parts()
+    near.caller.answers["Allocation.Get"] = make_alloc(HERE, node_id="n1")
+    near.caller.answers["Node.Get"] = make_node("n1", http_addr=f"127.0.0.1:{far_http.port}")
+    near_http = await client_of(near)
+    answer = await near_http.get(f"/v1/client/fs/logs/{HERE}?task=t&type=stdout&plain=true")
+    assert await answer.text() == "line 1\nline 2\n"
+    answer = await near_http.get(f"/v1/client/fs/stat/{HERE}?path=nope")
+    assert answer.status == 404
+    socket = await near_http.ws_connect(f'/v1/client/allocation/{HERE}/exec?task=t&command=["cat"]')
+    await socket.send_json({"stdin": {"data": base64.b64encode(b"far").decode()}})
+    assert base64.b64decode((await socket.receive_json())["stdout"]["data"]) == b"FAR"
+    await socket.close()
+
+
+async def test_a_node_that_cannot_be_reached_is_no_path(parts, http) -> None:
+    parts.caller.answers["Allocation.Get"] = make_alloc(HERE, node_id="n1")
+    parts.caller.answers["Node.Get"] = make_node("n1", http_addr="127.0.0.1:1")
+    answer = await http.get(f"/v1/client/fs/ls/{HERE}")
+    assert (answer.status, await answer.text()) == (404, "No path to node")
+
+
+async def test_a_request_is_passed_on_once_only(parts, http) -> None:
+    parts.caller.answers["Allocation.Get"] = make_alloc(HERE, node_id="n1")
+    parts.caller.answers["Node.Get"] = make_node("n1", http_addr="127.0.0.1:1")
+    answer = await http.get(f"/v1/client/fs/ls/{HERE}", headers={"X-Lepa-Forwarded": "1"})
+    assert answer.status == 404
+
+
+# Exec, events, log
+
+
+async def test_a_command_runs_over_a_websocket(node, http) -> None:
+    socket = await http.ws_connect(f'/v1/client/allocation/{HERE}/exec?task=t&command=["cat","-"]&tty=true')
+    await socket.send_json({"tty_size": {"height": 24, "width": 80}})
+    await socket.send_json({"stdin": {"data": base64.b64encode(b"hi").decode()}})
+    assert base64.b64decode((await socket.receive_json())["stdout"]["data"]) == b"HI"
+    await socket.send_json({"stdin": {"close": True}})
+    messages = [await socket.receive_json() for _ in range(3)]
+    assert messages[-1] == {"exited": True, "result": {"exit_code": 7}}
+    await socket.receive()
+    assert node.asked == [("t", ["cat", "-"], True)]
+    assert node.session.sizes == [(24, 80)]
+
+
+async def test_a_command_in_a_dead_task_closes_the_socket_with_the_reason(node, http) -> None:
+    socket = await http.ws_connect(f'/v1/client/allocation/{HERE}/exec?task=dead&command=["x"]')
+    message = await socket.receive()
+    assert (message.data, message.extra) == (1008, 'task "dead" is not running')
+
+
+@pytest.mark.parametrize("command", ["", "ls", "[]", "[1]", '{"a":1}'])
+async def test_a_command_has_to_be_a_list_of_texts(node, http, command: str) -> None:
+    answer = await http.get(
+        f"/v1/client/allocation/{HERE}/exec",
+        params={"task": "t", "command": command},
+        headers={"Upgrade": "websocket", "Connection": "Upgrade"},
+    )
+    assert answer.status == 400
+
+
+async def test_exec_without_a_websocket_is_refused(node, http) -> None:
+    assert (await http.get(f'/v1/client/allocation/{HERE}/exec?task=t&command=["x"]')).status == 400
+
+
+async def test_events_are_lines_after_an_empty_object(parts, http) -> None:
+    parts.caller.batches = [r.EventBatch(index=3, events=(r.Event(topic="Job", key="web"),)), r.EventBatch()]
+    answer = await http.get("/v1/event/stream?topic=Job:web&topic=Node&index=2")
+    lines = (await answer.text()).splitlines()
+    assert lines[0] == "{}"
+    assert lines[1].startswith('{"Index":3,"Events":[{"Topic":"Job"')
+    assert lines[2] == "{}"
+    assert parts.caller.last().topics == {"Job": ("web",), "Node": ("*",)}
+    assert (await http.get("/v1/event/stream?topic=a:b:c")).status == 400
+
+
+async def test_the_log_is_followed_plain_or_in_frames(http) -> None:
+    assert await (await http.get("/v1/agent/monitor?plain=true&log_level=warn")).text() == "warn False\n"
+    frame = await (await http.get("/v1/agent/monitor?log_json=true")).json(content_type=None)
+    assert base64.b64decode(frame["Data"]) == b"info True\n"
+    assert (await http.get("/v1/agent/monitor?log_level=loud")).status == 400

@@ -1,0 +1,139 @@
+"""Routes of jobs."""
+
+import pytest
+from tests.builders import make_job
+
+from lepa.api.jobs import split_job_path
+from lepa.rpc import requests as r
+
+JOB = {"ID": "web", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "mock_driver"}]}]}
+
+
+@pytest.mark.parametrize(
+    ("tail", "expected"),
+    [
+        ("web", ("web", "")),
+        ("web/plan", ("web", "plan")),
+        ("parent%2Fdispatch-1", ("parent/dispatch-1", "")),
+        ("parent/dispatch-1/allocations", ("parent/dispatch-1", "allocations")),
+        ("parent%2Fperiodic-1/summary", ("parent/periodic-1", "summary")),
+        ("web/periodic/force", ("web", "periodic/force")),
+        ("a%20b/dispatch/payload", ("a b", "dispatch/payload")),
+    ],
+)
+def test_an_id_may_hold_slashes(tail: str, expected: tuple[str, str]) -> None:
+    assert split_job_path(tail) == expected
+
+
+async def test_registering_sends_the_canonical_job(http, parts) -> None:
+    parts.caller.answers["Job.Register"] = r.JobRegisterResponse(eval_id="e")
+    body = {"job": JOB, "EnforceIndex": True, "JobModifyIndex": 3, "Submission": {"Source": "text", "Format": "hcl2"}}
+    answer = await http.put("/v1/jobs?namespace=prod", json=body)
+    assert (await answer.json())["EvalID"] == "e"
+    asked = parts.caller.last()
+    assert (asked.job.id, asked.job.name, asked.job.namespace, asked.job.type) == ("web", "web", "prod", "service")
+    assert (asked.enforce_index, asked.job_modify_index, asked.namespace) == (True, 3, "prod")
+    assert asked.submission.source == "text"
+    assert asked.job.task_groups[0].restart_policy is not None
+
+
+@pytest.mark.parametrize(
+    ("body", "text"),
+    [
+        ({}, "Job must be specified"),
+        ({"Job": None}, "Job must be specified"),
+        ({"Job": {"Name": "x"}}, "Job ID hasn't been provided"),
+        ({"Job": 3}, "Job must be a JSON object"),
+        ({"Job": JOB | {"Priority": "high"}}, "Priority"),
+    ],
+)
+async def test_bodies_without_a_proper_job_are_refused(http, body: dict[str, object], text: str) -> None:
+    answer = await http.put("/v1/jobs", json=body)
+    assert answer.status == 400
+    assert text in await answer.text()
+
+
+async def test_the_paths_id_and_the_jobs_have_to_agree(http) -> None:
+    answer = await http.put("/v1/job/other", json={"Job": JOB})
+    assert (answer.status, await answer.text()) == (400, "Job ID does not match name")
+
+
+async def test_a_job_file_is_parsed(http) -> None:
+    text = 'job "web" {\n group "g" {\n task "t" {\n driver = "raw_exec"\n }\n }\n}\n'
+    job = await (await http.post("/v1/jobs/parse", json={"JobHCL": text})).json()
+    assert (job["ID"], job["Priority"]) == ("web", None)
+    job = await (await http.post("/v1/jobs/parse", json={"JobHCL": text, "Canonicalize": True})).json()
+    assert (job["Priority"], job["Type"]) == (50, "service")
+
+
+async def test_a_broken_job_file_is_told_with_its_place(http) -> None:
+    answer = await http.post("/v1/jobs/parse", json={"JobHCL": "job {"})
+    assert answer.status == 400
+    assert "Failed to parse job: input.hcl:1," in await answer.text()
+    assert (await http.post("/v1/jobs/parse", json={"JobHCL": ""})).status == 400
+
+
+async def test_files_cannot_be_read_through_the_api(http) -> None:
+    answer = await http.post("/v1/jobs/parse", json={"JobHCL": 'job "x" {\n meta { a = file("/etc/passwd") }\n}'})
+    assert answer.status == 400
+    assert "root:" not in await answer.text()
+
+
+async def test_a_missing_job_is_404(http) -> None:
+    answer = await http.get("/v1/job/nope")
+    assert (answer.status, await answer.text()) == (404, "job not found")
+    assert (await http.get("/v1/job/nope/submission?version=0")).status == 404
+    assert (await http.get("/v1/job/nope/submission")).status == 400
+
+
+async def test_validation_answers_200_whatever_it_finds(http, parts) -> None:
+    parts.caller.answers["Job.Validate"] = r.JobValidateResponse(error="bad", validation_errors=("bad",))
+    answer = await http.put("/v1/validate/job", json={"Job": JOB})
+    assert (answer.status, (await answer.json())["Error"]) == (200, "bad")
+    answer = await http.put("/v1/validate/job", json={"Job": JOB | {"Priority": "x"}})
+    assert answer.status == 200
+    assert "Priority" in (await answer.json())["Error"]
+
+
+async def test_stopping_carries_its_options(http, parts) -> None:
+    parts.caller.answers["Job.Deregister"] = r.JobRegisterResponse(eval_id="e")
+    await http.delete("/v1/job/a%2Fb?purge=true&eval_priority=70&no_shutdown_delay=1")
+    asked = parts.caller.last()
+    assert (asked.id, asked.purge, asked.eval_priority, asked.no_shutdown_delay) == ("a/b", True, 70, True)
+    assert (await http.delete("/v1/job/a?eval_priority=101")).status == 400
+
+
+async def test_dispatching_decodes_the_payload_and_bounds_it(http, parts) -> None:
+    parts.caller.answers["Job.Dispatch"] = r.JobDispatchResponse()
+    await http.post("/v1/job/p/dispatch?idempotency_token=t", json={"Payload": "aGk=", "Meta": {"a": "b"}})
+    asked = parts.caller.last()
+    assert (asked.id, asked.payload, asked.meta, asked.idempotency_token) == ("p", b"hi", {"a": "b"}, "t")
+    answer = await http.post("/v1/job/p/dispatch/payload", data=b"x" * 20_000)
+    assert (answer.status, await answer.text()) == (400, "Payload exceeds maximum size; 20000 > 16384")
+
+
+async def test_scaling_names_its_group(http, parts) -> None:
+    parts.caller.answers["Job.Scale"] = r.JobRegisterResponse()
+    await http.post("/v1/job/w/scale", json={"Count": 3, "Target": {"Group": "g"}, "Message": "m"})
+    asked = parts.caller.last()
+    assert (asked.id, asked.group, asked.count, asked.message) == ("w", "g", 3, "m")
+
+
+async def test_statuses_take_the_wanted_jobs_from_a_body(http, parts) -> None:
+    parts.caller.answers["Job.Statuses"] = ()
+    await http.post("/v1/jobs/statuses", json={"Jobs": [{"ID": "a", "Namespace": "n"}]})
+    asked = parts.caller.last()
+    assert (asked.jobs, asked.namespace) == ((("n", "a"),), "*")
+    assert (await http.post("/v1/jobs/statuses", json={"Jobs": []})).status == 400
+
+
+async def test_a_wrong_verb_below_a_job_is_405(http) -> None:
+    answer = await http.delete("/v1/job/x/plan")
+    assert (answer.status, await answer.text()) == (405, "Invalid method")
+
+
+async def test_versions_of_an_unknown_job_are_404(http, parts) -> None:
+    parts.caller.answers["Job.Versions"] = r.JobVersions()
+    assert (await http.get("/v1/job/x/versions")).status == 404
+    parts.caller.answers["Job.Versions"] = r.JobVersions(versions=(make_job("x"),))
+    assert (await (await http.get("/v1/job/x/versions")).json())["Versions"][0]["ID"] == "x"

@@ -1,0 +1,79 @@
+"""Logs and metrics of lepa itself."""
+
+import io
+import json
+import logging
+
+import pytest
+
+from lepa.kit import telemetry
+from lepa.kit.telemetry import INTERVAL_S, Metrics, set_up_logging
+
+
+@pytest.fixture
+def stream() -> io.StringIO:
+    logger = logging.getLogger("lepa")
+    before = logger.handlers, logger.level, logger.propagate
+    yield io.StringIO()
+    logger.handlers, logger.propagate = before[0], before[2]
+    logger.setLevel(before[1])
+
+
+def test_a_log_line_has_time_level_and_part(stream: io.StringIO) -> None:
+    set_up_logging("info", stream=stream)
+    logging.getLogger("lepa.server").info("job registered job_id=%s", "web")
+    line = stream.getvalue()
+    assert line.endswith("Z [INFO] server: job registered job_id=web\n")
+
+
+def test_lines_below_the_level_are_left_out(stream: io.StringIO) -> None:
+    set_up_logging("warning", stream=stream)
+    logging.getLogger("lepa.server").info("nothing")
+    assert stream.getvalue() == ""
+
+
+def test_json_lines_hold_the_same_facts_and_the_failure(stream: io.StringIO) -> None:
+    set_up_logging("info", as_json=True, stream=stream)
+    try:
+        raise ValueError("bad")
+    except ValueError:
+        logging.getLogger("lepa.client").exception("task failed")
+    entry = json.loads(stream.getvalue())
+    assert (entry["@level"], entry["@module"], entry["@message"]) == ("error", "client", "task failed")
+    assert "ValueError: bad" in entry["error"]
+
+
+def test_a_closed_interval_is_shown_with_its_figures() -> None:
+    metrics = Metrics()
+    metrics.tick(0.0)
+    for value in (1.0, 2.0, 3.0):
+        metrics.sample("nomad.wait", value, kind="x")
+    metrics.count("nomad.calls", 2)
+    metrics.gauge("nomad.size", 7)
+    metrics.tick(INTERVAL_S)
+    shown = metrics.summary("now")
+    assert shown["Gauges"] == [{"Name": "nomad.size", "Value": 7, "Labels": {}}]
+    [sample] = shown["Samples"]
+    assert (sample["Count"], sample["Sum"], sample["Min"], sample["Max"], sample["Mean"], sample["Stddev"]) == (
+        3, 6.0, 1.0, 3.0, 2.0, 1.0,
+    )  # fmt: skip
+    assert sample["Labels"] == {"kind": "x"}
+    [counter] = shown["Counters"]
+    assert (counter["Name"], counter["Sum"], counter["Rate"]) == ("nomad.calls", 2, 2 / INTERVAL_S)
+
+
+def test_an_interval_closes_only_when_it_is_over() -> None:
+    metrics = Metrics()
+    metrics.tick(0.0)
+    metrics.count("a")
+    metrics.tick(INTERVAL_S - 1)
+    assert not metrics.closed.counters
+
+
+def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(telemetry, "SERIES_MAX", 2)
+    metrics = Metrics()
+    for number in range(5):
+        metrics.count("a", label=str(number))
+    assert len(metrics.totals) == 2
+    assert metrics.dropped == 3
