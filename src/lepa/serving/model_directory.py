@@ -2,12 +2,14 @@
 
     model.json   ModelDescription
     func.pkl     cloudpickle of the prediction function
-    model.pkl    for frameworks: the fitted model
+    model.pkl    for frameworks: the fitted model, as the framework saves it
 
 A pickle is code: it is read only inside the model's own process (`load`), never by a frontend or a manager. What it was
 made with stands beside it in plain JSON, so that a process that cannot run it says so in a sentence.
 """
 
+import importlib
+import shutil
 import sys
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
@@ -23,6 +25,7 @@ DESCRIPTION_FILE = "model.json"
 FUNCTION_FILE = "func.pkl"
 MODEL_FILE = "model.pkl"
 CLOSURE = "closure"
+SCIKIT_LEARN = "scikit-learn"
 
 PredictFunction = Callable[[Any], Any]
 
@@ -38,28 +41,51 @@ class ModelDescription(Struct, frozen=True):
 
 
 class Framework(Struct, frozen=True):
-    """What differs between frameworks. packages: what the model process must have in the same major version."""
+    """What differs between frameworks. load: reads a model file; packages: what the model process must have in the same
+    major version."""
 
+    load: Callable[[Path], Any]
     packages: tuple[str, ...] = ()
 
 
+def _load_pickle(path: Path) -> Any:
+    import cloudpickle
+
+    return cloudpickle.loads(path.read_bytes())
+
+
+def _load_joblib(path: Path) -> Any:
+    """joblib comes with scikit-learn, and reads plain pickles too."""
+    return importlib.import_module("joblib").load(path)
+
+
 FRAMEWORKS = {
-    CLOSURE: Framework(),
-    "scikit-learn": Framework(packages=("scikit-learn", "numpy")),
+    CLOSURE: Framework(_load_pickle),
+    SCIKIT_LEARN: Framework(_load_joblib, packages=("scikit-learn", "numpy")),
 }
-"""A framework is one row: its model is pickled and handed to the function as `function(model, inputs)`."""
+"""A framework is one row: its model is saved in a file and handed to the function as `function(model, inputs)`."""
 
 
 def save(directory: Path, framework: str, input_type: str, function: PredictFunction | None, model: Any = None) -> None:
     """Write a deployable model into an empty directory."""
     import cloudpickle
 
-    packages = {name: version(name) for name in FRAMEWORKS[framework].packages}
-    description = ModelDescription(framework, input_type, python_version(), packages)
-    directory.mkdir(parents=True, exist_ok=True)
+    _write_description(directory, framework, input_type)
     (directory / FUNCTION_FILE).write_bytes(cloudpickle.dumps(function))
     if framework != CLOSURE:
         (directory / MODEL_FILE).write_bytes(cloudpickle.dumps(model))
+
+
+def save_file(directory: Path, framework: str, input_type: str, model_file: Path) -> None:
+    """Write a deployable model from a file that holds a fitted one. The file is copied, not read: it is code."""
+    _write_description(directory, framework, input_type)
+    shutil.copyfile(model_file, directory / MODEL_FILE)
+
+
+def _write_description(directory: Path, framework: str, input_type: str) -> None:
+    packages = {name: version(name) for name in FRAMEWORKS[framework].packages}
+    description = ModelDescription(framework, input_type, python_version(), packages)
+    directory.mkdir(parents=True, exist_ok=True)
     (directory / DESCRIPTION_FILE).write_bytes(msgspec.json.format(msgspec.json.encode(description)))
 
 
@@ -77,23 +103,22 @@ def describe(directory: Path) -> ModelDescription:
 
 def load(directory: Path) -> PredictFunction:
     """The prediction function of a deployable model. Runs the model's code; only for the model's own process."""
-    import cloudpickle
-
     description = describe(directory)
     _check_environment(description)
     sys.path.append(str(directory / "modules"))
-    function = cloudpickle.loads((directory / FUNCTION_FILE).read_bytes())
+    function_file = directory / FUNCTION_FILE
+    function = _load_pickle(function_file) if function_file.exists() else None
     if description.framework == CLOSURE:
         return _checked(function, directory)
-    model = cloudpickle.loads((directory / MODEL_FILE).read_bytes())
+    model = FRAMEWORKS[description.framework].load(directory / MODEL_FILE)
     if function is None:
-        return _checked(model.predict, directory)
+        return _checked(getattr(model, "predict", None), directory)
     return _checked(lambda inputs: function(model, inputs), directory)
 
 
 def _checked(function: Any, directory: Path) -> PredictFunction:
     if not callable(function):
-        raise invalid(f"{directory / FUNCTION_FILE} holds a {type(function).__name__}, not a function")
+        raise invalid(f"{directory} holds no function that predicts, but a {type(function).__name__}")
     return function  # type: ignore[no-any-return]
 
 

@@ -2,13 +2,23 @@
 
 from pathlib import Path
 
+import joblib
 import msgspec
 import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression
 
 from lepa.model.errors import LepaError
-from lepa.serving.model_directory import CLOSURE, ModelDescription, describe, load, python_version, save
+from lepa.serving.model_directory import (
+    CLOSURE,
+    SCIKIT_LEARN,
+    ModelDescription,
+    describe,
+    load,
+    python_version,
+    save,
+    save_file,
+)
 
 
 def rewrite(directory: Path, **changes: object) -> None:
@@ -32,6 +42,16 @@ def test_an_estimator_predicts_by_itself_or_through_a_function(tmp_path: Path) -
     assert set(describe(tmp_path / "a").packages) == {"scikit-learn", "numpy"}
 
 
+def test_a_file_that_holds_a_fitted_model_is_copied_as_it_is(tmp_path: Path) -> None:
+    joblib.dump(LinearRegression().fit([[0.0], [1.0]], [0.0, 2.0]), tmp_path / "fitted.joblib")
+    save_file(tmp_path / "m", SCIKIT_LEARN, "doubles", tmp_path / "fitted.joblib")
+    assert load(tmp_path / "m")(np.array([[3.0]])) == pytest.approx([6.0])
+    joblib.dump([1, 2], tmp_path / "list.joblib")
+    save_file(tmp_path / "l", SCIKIT_LEARN, "doubles", tmp_path / "list.joblib")
+    with pytest.raises(LepaError, match="holds no function that predicts"):
+        load(tmp_path / "l")
+
+
 def test_another_python_or_a_missing_package_is_refused_with_a_sentence(tmp_path: Path) -> None:
     save(tmp_path, CLOSURE, "ints", len)
     rewrite(tmp_path, packages={"no-such-package": "1.0"})
@@ -52,5 +72,5 @@ def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
 
 def test_what_is_not_a_function_is_refused(tmp_path: Path) -> None:
     save(tmp_path, CLOSURE, "ints", 3)  # type: ignore[arg-type]
-    with pytest.raises(LepaError, match="holds a int, not a function"):
+    with pytest.raises(LepaError, match="holds no function that predicts, but a int"):
         load(tmp_path)

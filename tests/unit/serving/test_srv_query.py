@@ -38,8 +38,7 @@ def test_records_hosts_and_the_lowest_ttl_are_read_from_a_compressed_answer() ->
         answer(
             "1 5 8080 n1.node.consul.",
             "2 1 8081 n2.node.consul.",
-            additional=("n1.node.consul. A 10.0.0.1",
-                "N1.node.consul. A 10.0.0.1", "n2.node.consul. AAAA fd00::2"),
+            additional=("n1.node.consul. A 10.0.0.1", "N1.node.consul. A 10.0.0.1", "n2.node.consul. AAAA fd00::2"),
         ),
         7,
     )
