@@ -323,13 +323,14 @@ _OF_ONE: Mapping[tuple[str, str], JobHandle] = {
     ("PUT", "revert"): revert,
     ("PUT", "stable"): stable,
 }
-_SUFFIXES = sorted({suffix for _, suffix in _OF_ONE if suffix}, key=len, reverse=True)
+ROUTES_OF_ONE_JOB = sorted({suffix for _, suffix in _OF_ONE}, key=len, reverse=True)
+"""What may follow a job's id, longest first; "" for the job itself."""
 
 
 def split_job_path(tail: str) -> tuple[str, str]:
     """The job's id (decoded) and the suffix of a raw path after `/v1/job/`."""
-    for suffix in _SUFFIXES:
-        if tail.endswith("/" + suffix):
+    for suffix in ROUTES_OF_ONE_JOB:
+        if suffix and tail.endswith("/" + suffix):
             return unquote(tail[: -len(suffix) - 1]), suffix
     return unquote(tail), ""
 
