@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from lepa.kit.durations import ZERO_TIME
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job
 from lepa.model.plan import Plan
@@ -62,7 +61,12 @@ def finish(
     if placed.failures and job is not None:
         if evaluation.status == "blocked":
             waiting = _blocked(done, job, placed, columns, evaluation.id)
-            done = msgspec.structs.replace(waiting, previous_eval=evaluation.previous_eval)
+            done = msgspec.structs.replace(
+                waiting,
+                previous_eval=evaluation.previous_eval,
+                create_time=evaluation.create_time,
+                create_index=evaluation.create_index,
+            )
         else:
             waiting = _blocked(done, job, placed, columns, new_id())
             new.append(waiting)
@@ -73,20 +77,24 @@ def finish(
 def _blocked(done: Evaluation, job: Job, placed: Placed, columns: NodeColumns, blocked_id: str) -> Evaluation:
     failed = [(group, ranking.candidates) for group, ranking in placed.rankings if group.name in placed.failures]
     eligibility = class_eligibility(columns, job, failed)
-    return msgspec.structs.replace(
-        done,
+    return Evaluation(
         id=blocked_id,
+        namespace=done.namespace,
+        priority=done.priority,
+        type=done.type,
         triggered_by="queued-allocs",
+        job_id=done.job_id,
+        job_modify_index=job.job_modify_index,
         status="blocked",
         status_description=CREATED_FOR_REMAINING,
         previous_eval=done.id,
-        wait_until=ZERO_TIME,
+        failed_tg_allocs=done.failed_tg_allocs,
+        queued_allocations=done.queued_allocations,
         class_eligibility=eligibility.classes,
         escaped_computed_class=eligibility.escaped,
-        plan_annotations=None,
+        snapshot_index=done.snapshot_index,
         create_time=done.modify_time,
-        create_index=0,
-        modify_index=0,
+        modify_time=done.modify_time,
     )
 
 

@@ -93,7 +93,11 @@ def _node_accepts(
     if node is None or (fresh and not is_ready(node)):
         return False
     after = after_plan(before, updates, stops)
-    return _resources_fit(node, before, after, bool(fresh)) and not ports_collide(after, updates) and _devices_are_apart(after)
+    return (
+        _resources_fit(node, before, after, bool(fresh))
+        and not ports_collide(after, updates)
+        and _devices_are_apart(after)
+    )
 
 
 def after_plan(

@@ -123,7 +123,7 @@ def followup_evaluation(
         type=job.type,
         triggered_by=trigger,
         job_id=job.id,
-        job_modify_index=job.modify_index,
+        job_modify_index=job.job_modify_index,
         status="pending",
         status_description=CREATED_FOR_DISCONNECT if disconnect else CREATED_FOR_RESCHEDULING,
         wait_until=rfc3339(due),

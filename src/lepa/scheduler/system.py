@@ -17,7 +17,7 @@ from lepa.model.plan import DesiredUpdates
 from lepa.scheduler.alloc_sets import AllocSets, AllocSorter, name_of, with_client_status
 from lepa.scheduler.candidates import find_candidates
 from lepa.scheduler.columns import NodeColumns, Proposal
-from lepa.scheduler.feasible import group_checks
+from lepa.scheduler.feasible import group_checks, is_ready
 from lepa.scheduler.generic import plan_of, propose
 from lepa.scheduler.outcome import Outcome, finish
 from lepa.scheduler.place import Placed, Placer
@@ -113,7 +113,7 @@ class _SystemStep:
             if not group.count or not may_stay(self._view.node(alloc.node_id), job, checks):
                 self._changes.stop([alloc], NOT_NEEDED)
                 count["stop"] += 1
-            elif alloc.job_version == job.version:
+            elif alloc.job_version == job.version or not self._takes_work(alloc.node_id):
                 kept.append(alloc)
             elif kinds.needs_restart(alloc.job_version, group.name):
                 outdated.append(alloc)
@@ -132,6 +132,10 @@ class _SystemStep:
         count["place"] = self._fill(job, group, taken, again)
         count["ignore"] = len(kept) - count["in_place_update"] + len(outdated) - len(replaced)
         self._changes.desired[group.name] = DesiredUpdates(**count)
+
+    def _takes_work(self, node_id: str) -> bool:
+        node = self._view.node(node_id)
+        return node is not None and is_ready(node)
 
     def _put_statuses_right(self, job: Job, sets: AllocSets) -> None:
         """A node that may come back keeps its allocation; the others lose theirs."""
@@ -163,7 +167,7 @@ class _SystemStep:
                 type=job.type,
                 triggered_by="rolling-update",
                 job_id=job.id,
-                job_modify_index=job.modify_index,
+                job_modify_index=job.job_modify_index,
                 status="pending",
                 previous_eval=self._evaluation.id,
                 wait_until=rfc3339(self._now_ns + strategy.stagger),
