@@ -141,6 +141,11 @@ class Reporter:
         """Was any error noted?"""
         return any(each.severity == "error" for each in self.found)
 
+    @property
+    def full(self) -> bool:
+        """Would another finding be dropped?"""
+        return len(self.found) >= DIAGNOSTICS_MAX
+
     def _note(self, severity: Severity, start: int, end: int, summary: str, detail: str) -> None:
         source = self.source
         size = len(source.text)
@@ -150,5 +155,5 @@ class Reporter:
         self._add(Diagnostic(severity, summary, detail, source.name, line, column, end_line, end_column, excerpt))
 
     def _add(self, diagnostic: Diagnostic) -> None:
-        if len(self.found) < DIAGNOSTICS_MAX and diagnostic not in self.found:
+        if not self.full and diagnostic not in self.found:
             self.found.append(diagnostic)

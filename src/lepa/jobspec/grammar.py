@@ -43,6 +43,9 @@ from lepa.jobspec.tokens import (
     Token,
 )
 
+OPERATORS_MAX = 1000
+"""Binary operators in one expression: a chain of them is a tree that is as deep as the chain is long."""
+
 _PRECEDENCE = {
     "||": 1,
     "&&": 2,
@@ -149,7 +152,9 @@ def _invalid_character(character: str) -> str:
 
 
 class ExpressionParser(Cursor):
-    """Reads one expression after another from the tokens."""
+    """Reads one expression after another from the tokens. operators: how many binary ones the current one has."""
+
+    operators = 0
 
     def expression(self) -> Expression:
         """A whole expression, the conditional operator included."""
@@ -170,6 +175,10 @@ class ExpressionParser(Cursor):
         left = self._unary()
         while (strength := _PRECEDENCE.get((operator := self.peek()).kind, 0)) >= lowest:
             self.take()
+            self.operators += 1
+            if self.operators > OPERATORS_MAX:
+                detail = f"More than {OPERATORS_MAX} operators in one expression are not supported."
+                raise Refusal(operator.start, operator.end, "Too many operators", detail)
             right = self._operation(strength + 1)
             left = Binary(left.start, right.end, operator.kind, left, right)
         return left
@@ -450,7 +459,9 @@ class ExpressionParser(Cursor):
     def _sequence(self, sequence: templates.Sequence) -> Expression | templates.Directive:
         inner = ExpressionParser(self.text, sequence.tokens, self.depth, lines=False)
         inner.deeper(inner.peek())
+        inner.operators = self.operators
         parsed = inner.directive(sequence) if sequence.directive else inner.expression()
+        self.operators = inner.operators
         rest = inner.peek()
         if rest.kind != END:
             detail = f'Expected a closing brace to end the sequence, but found "{rest.text}".'

@@ -74,10 +74,12 @@ class _BodyParser(ExpressionParser):
         return body
 
     def _body(self) -> Body:
-        """Items up to a closing brace or the end; neither is taken."""
+        """Items up to a closing brace or the end; neither is taken. With too many mistakes the end is near."""
         attributes: dict[str, Attribute] = {}
         blocks: list[Block] = []
         while True:
+            if self.report.full:
+                self.index = len(self.tokens) - 1
             self.skip_newlines()
             first = self.peek()
             if first.kind in ("}", END):
@@ -127,6 +129,7 @@ class _BodyParser(ExpressionParser):
 
     def _attribute(self, name: Token) -> Attribute:
         self.take()
+        self.operators = 0
         return Attribute(name.text, self.expression(), name.start, name.end)
 
     def _end_of_line(self, what: str) -> None:

@@ -16,8 +16,11 @@ from lepa.jobspec.mapping import Found, Mapper
 from lepa.jobspec.syntax import Block, Body
 from lepa.jobspec.variables import Given, declarations, local_values, variable_values
 
-SOURCE_SIZE_MAX = 10 * 1024 * 1024
-"""Characters of a job file."""
+HCL_SIZE_MAX = 2 * 1024 * 1024
+"""Characters of a job file in HCL; Nomad keeps at most a million bytes of one."""
+
+JSON_SIZE_MAX = 16 * 1024 * 1024
+"""Characters of a job file in JSON, which programs write."""
 
 ReadFile = Callable[[str], str]
 
@@ -56,11 +59,13 @@ def parse(
     report = Reporter(Source(filename, text))
     given = Given(variables or {}, var_files, env or {}, strict)
     job: dict[str, Any] | None = None
+    is_json = text.lstrip("\ufeff \t\r\n").startswith("{")
+    size_max = JSON_SIZE_MAX if is_json else HCL_SIZE_MAX
     if hcl1:
         report.general("HCL1 is not supported", "Write the job file in HCL2 or JSON.")
-    elif len(text) > SOURCE_SIZE_MAX:
-        report.general("File too large", f"A job file has at most {SOURCE_SIZE_MAX} characters.")
-    elif text.lstrip("\ufeff \t\r\n").startswith("{"):
+    elif len(text) > size_max:
+        report.general("File too large", f"A job file has at most {size_max} characters.")
+    elif is_json:
         job = _json_job(report)
     else:
         job = _hcl_job(report, given, read_file)

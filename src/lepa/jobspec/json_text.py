@@ -9,12 +9,15 @@ from lepa.jobspec import values
 from lepa.jobspec.diagnostics import Reporter
 from lepa.jobspec.values import Conversion
 
+NODES_MAX = 2_000_000
+"""Elements of everything in a JSON text; a group of a job has about a hundred."""
+
 
 def read_object(report: Reporter, what: str) -> dict[str, Any] | None:
     """The object that the source holds; None, after a report, when it is none. what: said of it in messages."""
     try:
         found = json.loads(report.source.text.removeprefix("\ufeff"), parse_constant=_no_constant)
-        values.measure(found)
+        values.measure(found, NODES_MAX)
     except json.JSONDecodeError as problem:
         report.error(problem.pos, problem.pos + 1, "Invalid JSON", f"{problem.msg}.")
         return None

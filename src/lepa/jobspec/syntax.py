@@ -81,7 +81,7 @@ class Unary(Expression, gc=False):
 
 
 class Binary(Expression, gc=False):
-    """`left operator right`. A long chain is deep on the left side only."""
+    """`left operator right`. A chain is deep on the left side only, and of bounded length."""
 
     operator: str
     left: Expression

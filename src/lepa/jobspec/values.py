@@ -76,7 +76,7 @@ def kind_of(value: Any) -> str:
     return "list" if isinstance(value, list) else "object"
 
 
-def measure(value: Any) -> int:
+def measure(value: Any, nodes_max: int = VALUE_NODES_MAX) -> int:
     """How many elements a value has through all levels, long texts counting for more; raises Conversion beyond bounds.
 
     Values that share parts are small in memory and can still be endless to whoever walks through them.
@@ -90,11 +90,11 @@ def measure(value: Any) -> int:
             continue
         if depth >= VALUE_DEPTH_MAX:
             raise Conversion(f"the value is nested more than {VALUE_DEPTH_MAX} levels deep")
-        if nodes + len(waiting) > VALUE_NODES_MAX:
-            raise Conversion(f"the value has more than {VALUE_NODES_MAX} elements")
+        if nodes + len(waiting) > nodes_max:
+            raise Conversion(f"the value has more than {nodes_max} elements")
         waiting.extend((inner, depth + 1) for inner in (each.values() if isinstance(each, dict) else each))
-    if nodes > VALUE_NODES_MAX:
-        raise Conversion(f"the value has more than {VALUE_NODES_MAX} elements")
+    if nodes > nodes_max:
+        raise Conversion(f"the value has more than {nodes_max} elements")
     return nodes
 
 

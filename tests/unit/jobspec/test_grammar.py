@@ -3,6 +3,7 @@
 import pytest
 
 from lepa.jobspec.diagnostics import Reporter, Source
+from lepa.jobspec.grammar import OPERATORS_MAX
 from lepa.jobspec.hcl import parse_expression
 from lepa.jobspec.syntax import (
     Access,
@@ -149,4 +150,11 @@ def test_nesting_is_bounded(opening: str) -> None:
 
 
 def test_a_long_chain_of_operators_is_no_nesting() -> None:
-    assert isinstance(expression(" + ".join(["1"] * 5000)), Binary)
+    assert isinstance(expression(" + ".join(["1"] * OPERATORS_MAX)), Binary)
+
+
+def test_the_number_of_operators_in_an_expression_is_bounded() -> None:
+    assert "Too many operators" in refused(" + ".join(["1"] * (OPERATORS_MAX + 2)))
+    nested = "(" * 30 + "1" + " + 1 + 1)" * 30
+    assert "Too many operators" in refused(f"{nested} + " * 50 + "1")
+    assert "Too many operators" in refused(" + ".join(['"${1 + 1}"'] * OPERATORS_MAX))

@@ -1,6 +1,6 @@
 import pytest
 
-from lepa.jobspec.diagnostics import Reporter, Source
+from lepa.jobspec.diagnostics import DIAGNOSTICS_MAX, Reporter, Source
 from lepa.jobspec.hcl import parse_body, parse_expression, parse_template
 from lepa.jobspec.syntax import Body, Literal
 from lepa.jobspec.tokens import NESTING_MAX
@@ -79,6 +79,12 @@ def test_brackets_that_a_broken_argument_opened_are_skipped_whole() -> None:
     body, problems = parsed("a = [\n  1 2\n  x = {\n  }\n]\nb = 1\n")
     assert len(problems) == 1
     assert list(body.attributes) == ["b"]
+
+
+def test_reading_ends_when_there_are_too_many_mistakes() -> None:
+    body, problems = parsed("@\n" * 2 * DIAGNOSTICS_MAX + "a = 1\n")
+    assert len(problems) == DIAGNOSTICS_MAX
+    assert body.attributes == {}
 
 
 def test_blocks_inside_each_other_are_bounded() -> None:

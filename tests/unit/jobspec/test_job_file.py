@@ -66,7 +66,8 @@ def test_broken_json_is_refused(text: str, message: str) -> None:
 
 
 def test_a_file_that_is_too_large_is_refused() -> None:
-    assert "File too large" in parse(" " * (job_file.SOURCE_SIZE_MAX + 1)).message
+    assert "File too large" in parse(" " * (job_file.HCL_SIZE_MAX + 1)).message
+    assert "File too large" in parse("{" + " " * job_file.JSON_SIZE_MAX).message
 
 
 def test_hcl1_is_refused() -> None:
