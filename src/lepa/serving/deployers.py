@@ -86,7 +86,8 @@ def save_model(directory: Path, input_type: str, model: Any) -> None:
 
 def save_source(directory: Path, input_type: str, source: str) -> None:
     """Write a deployable model directory for what a person names: a file with a fitted scikit-learn estimator (pickle
-    or joblib), or `module:name` of a function or an estimator. The module travels with it. Raises LepaError(invalid)."""
+    or joblib), or `module:name` of a function or an estimator; the module travels with it. Raises LepaError(invalid).
+    """
     if Path(source).is_file():
         save_file(directory, SCIKIT_LEARN, known_input_type(input_type).name, Path(source))
         return

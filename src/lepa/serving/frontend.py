@@ -42,13 +42,17 @@ from lepa.serving.replicas import ReplicaServer
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 64 << 20
+BODY_BYTES_MAX = 16 << 20
+"""Decoding more would keep the other callers waiting for too long."""
+URL_BYTES_MAX = 8 << 10
 CONNECTIONS_MAX = 20_000
 PIPELINED_MAX = 16
 """Requests of one connection that wait for the one before them; then no more is read from it."""
 IDLE_S = 75.0
 """A connection without a request, or without the rest of one, is closed after this."""
 SWEEP_S = 5.0
+REFUSED_S = 0.5
+"""What a peer still sends after its request was refused is thrown away for this long."""
 BACKLOG = 4096
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
@@ -200,7 +204,7 @@ class QueryFrontend:
 
     # Requests
 
-    def predict(self, connection: "HttpConnection", served: ServedApplication, body: bytes) -> None:
+    def predict(self, connection: "HttpConnection", served: ServedApplication, body: bytes | bytearray) -> None:
         """Open the queries of one predict request."""
         data, version = served.input_type.decode_predict(body)
         now = self._clock.now()
@@ -254,9 +258,10 @@ class HttpConnection(asyncio.Protocol):
         self._frontend = frontend
         self._busy = False
         self._keep_alive = True
-        self._waiting: deque[tuple[bytes, bytes, bytes, bool]] = deque()
+        self._refused = False
+        self._waiting: deque[tuple[bytes, bytes, bytes | bytearray, bool]] = deque()
         self._url = b""
-        self._body = b""
+        self._body: bytes | bytearray = b""
         self._active_at = 0.0
 
     # What the transport calls
@@ -277,6 +282,8 @@ class HttpConnection(asyncio.Protocol):
         self._parser = None
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
@@ -297,16 +304,27 @@ class HttpConnection(asyncio.Protocol):
 
     def on_url(self, url: bytes) -> None:
         self._url += url
+        if len(self._url) > URL_BYTES_MAX:
+            self._url = b""
+            self._refuse(400, f"a URL holds at most {URL_BYTES_MAX} bytes")
 
     def on_body(self, body: bytes) -> None:
-        self._body = self._body + body if self._body else body
+        """Most bodies come in one piece; further ones are gathered in a bytearray, for a sum of bytes is quadratic."""
+        if self._refused:
+            return
+        if not self._body:
+            self._body = body
+            return
+        if isinstance(self._body, bytes):
+            self._body = bytearray(self._body)
+        self._body += body
         if len(self._body) > BODY_BYTES_MAX:
             self._body = b""
             self._refuse(413, f"a body holds at most {BODY_BYTES_MAX} bytes")
 
     def on_message_complete(self) -> None:
         parser = self._parser
-        if self._transport.is_closing():
+        if self._refused or self._transport.is_closing():
             return
         if not self._busy:
             self._handle(parser.get_method(), self._url, self._body, parser.should_keep_alive())
@@ -317,7 +335,7 @@ class HttpConnection(asyncio.Protocol):
 
     # Requests and replies
 
-    def _handle(self, method: bytes, url: bytes, body: bytes, keep_alive: bool) -> None:
+    def _handle(self, method: bytes, url: bytes, body: bytes | bytearray, keep_alive: bool) -> None:
         self._busy = True
         self._keep_alive = keep_alive
         frontend = self._frontend
@@ -366,7 +384,7 @@ class HttpConnection(asyncio.Protocol):
     def reply(self, status: int, body: bytes) -> None:
         """Answer the request at hand and go on with the next one; until then no later one may overtake it."""
         self._busy = bool(self._waiting)
-        if self._transport.is_closing():
+        if self._refused or self._transport.is_closing():
             return
         self._active_at = self._frontend._loop.time()
         connection = b"" if self._keep_alive else b"Connection: close\r\n"
@@ -383,10 +401,15 @@ class HttpConnection(asyncio.Protocol):
             self._handle(*self._waiting.popleft())
 
     def _refuse(self, status: int, cause: str) -> None:
-        """Answer what is not a request, and close."""
+        """Answer what is not a request, and close: not at once, for a peer that still sends would lose the answer."""
+        if self._refused:
+            return
+        self._refused = True
         self._keep_alive = False
         self._waiting.clear()
-        self.fail(status, "Bad request", cause)
+        body = msgspec.json.encode({"error": "Bad request", "cause": cause})
+        self._transport.write(_HEAD % (_STATUS[status], len(body), b"Connection: close\r\n", body))
+        self._frontend._loop.call_later(REFUSED_S, self._transport.close)
 
     def close(self) -> None:
         self._transport.close()

@@ -54,7 +54,7 @@ class InputType:
         self._predict = msgspec.json.Decoder(PredictRequest[item])
         self._update = msgspec.json.Decoder(UpdateRequest[item])
 
-    def decode_predict(self, body: bytes) -> tuple[bytes | list[bytes], str]:
+    def decode_predict(self, body: bytes | bytearray) -> tuple[bytes | list[bytes], str]:
         """(input, version) of a predict body: bytes for one query, a list of bytes for `input_batch`."""
         request = _decoded(self._predict, body)
         if request.input is not UNSET:
@@ -65,7 +65,7 @@ class InputType:
             raise invalid(f"input_batch has {len(request.input_batch)} inputs; at most {BATCH_ITEMS_MAX} are taken")
         return [self._packed(item) for item in request.input_batch], request.version
 
-    def decode_update(self, body: bytes) -> tuple[int, bytes, float]:
+    def decode_update(self, body: bytes | bytearray) -> tuple[int, bytes, float]:
         """(uid, input, label) of an update body."""
         request = _decoded(self._update, body)
         return request.uid, self._packed(request.input), request.label
@@ -77,7 +77,7 @@ class InputType:
             raise invalid(f"a number of the input does not fit type {self.name}: {error}") from error
 
 
-def _decoded(decoder: Any, body: bytes) -> Any:
+def _decoded(decoder: Any, body: bytes | bytearray) -> Any:
     try:
         return decoder.decode(body)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

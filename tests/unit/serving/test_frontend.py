@@ -154,8 +154,11 @@ async def test_what_is_not_http_and_bodies_that_are_too_large_are_refused(
     assert (await caller.answer())[0] == 400
     assert await caller.reader.read() == b""
     caller.writer.close()
-    monkeypatch.setattr(module, "BODY_BYTES_MAX", 10)
-    assert (await ask(frontend, "POST", "/app/predict", b"x" * 11))[0] == 413
+    assert (await ask(frontend, "POST", "/" + "x" * module.URL_BYTES_MAX, b"{}"))[0] == 400
+    large = b'{"input":"%b"}' % (b"x" * 3_000_000)
+    assert (await ask(frontend, "POST", "/app/predict", large))[1]["output"] == "x" * 3_000_000
+    monkeypatch.setattr(module, "BODY_BYTES_MAX", 1_000_000)
+    assert (await ask(frontend, "POST", "/app/predict", large))[0] == 413
 
 
 async def test_a_caller_that_leaves_is_forgotten(frontend: QueryFrontend) -> None:
