@@ -1,6 +1,6 @@
 """Pure: what comes of an evaluation: a plan, the evaluation as it should be stored, and evaluations that follow."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -10,8 +10,8 @@ from lepa.model.plan import Plan
 from lepa.model.wire import Wire, to_builtins
 from lepa.scheduler.candidates import class_eligibility
 from lepa.scheduler.columns import NodeColumns
+from lepa.scheduler.context import Context
 from lepa.scheduler.place import Placed
-from lepa.scheduler.view import View
 
 CREATED_FOR_REMAINING = "created to place remaining allocations"
 
@@ -29,18 +29,9 @@ class Outcome(Wire, frozen=True):
     new_evaluations: tuple[Evaluation, ...] = ()
 
 
-def finish(
-    evaluation: Evaluation,
-    view: View,
-    job: Job | None,
-    plan: Plan,
-    placed: Placed,
-    followups: Sequence[Evaluation],
-    columns: NodeColumns,
-    now_ns: int,
-    new_id: Callable[[], str],
-) -> Outcome:
+def finish(context: Context, plan: Plan, placed: Placed, followups: Sequence[Evaluation]) -> Outcome:
     """Close an evaluation. What could not be placed waits in a blocked one, which may be the same once more."""
+    evaluation, job = context.evaluation, context.job
     metrics = {
         name: msgspec.structs.replace(metric, coalesced_failures=placed.failed_counts[name] - 1)
         for name, metric in placed.failures.items()
@@ -53,14 +44,14 @@ def finish(
         status_description="",
         failed_tg_allocs=metrics,
         queued_allocations=queued,
-        snapshot_index=view.index,
-        modify_time=now_ns,
+        snapshot_index=context.view.index,
+        modify_time=context.now_ns,
         plan_annotations=_annotations(plan) if evaluation.annotate_plan else None,
     )
     new = list(followups)
     if placed.failures and job is not None:
         if evaluation.status == "blocked":
-            waiting = _blocked(done, job, placed, columns, evaluation.id)
+            waiting = _blocked(done, job, placed, context.columns, evaluation.id)
             done = msgspec.structs.replace(
                 waiting,
                 previous_eval=evaluation.previous_eval,
@@ -68,7 +59,7 @@ def finish(
                 create_index=evaluation.create_index,
             )
         else:
-            waiting = _blocked(done, job, placed, columns, new_id())
+            waiting = _blocked(done, job, placed, context.columns, context.new_id())
             new.append(waiting)
             done = msgspec.structs.replace(done, blocked_eval=waiting.id)
     return Outcome(plan=plan, evaluation=done, new_evaluations=tuple(new))

@@ -4,13 +4,13 @@ Placements of one group and version share one ranking of nodes. Allocations of a
 (no ports, devices or cores) share one object for them, so that a thousand cost little more than their ids.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from lepa.model.allocation import Allocation, AllocDeploymentStatus, RescheduleTracker
-from lepa.model.evaluation import AllocMetric, Evaluation
+from lepa.model.evaluation import AllocMetric
 from lepa.model.job import Job, TaskGroup
 from lepa.model.plan import AllocationStop
 from lepa.model.resources import (
@@ -24,12 +24,13 @@ from lepa.model.resources import (
 )
 from lepa.model.task import Task
 from lepa.scheduler.chance import mix
-from lepa.scheduler.columns import NodeColumns, Proposal
+from lepa.scheduler.changes import Placement
+from lepa.scheduler.columns import Proposal
+from lepa.scheduler.context import Context
 from lepa.scheduler.devices import assign_devices, devices_in_use
 from lepa.scheduler.ports import NodePorts, PortsGiven
 from lepa.scheduler.preempt import Preemptor, Victims
 from lepa.scheduler.rank import GroupRanking
-from lepa.scheduler.reconcile import Placement
 from lepa.scheduler.reschedule import failed_nodes, moved_tracker
 from lepa.scheduler.usage import core_mhz, free_core_ids, occupies
 from lepa.scheduler.view import View
@@ -52,26 +53,15 @@ class Placed:
 class Placer:
     """Places the allocations of one evaluation; `proposal` holds the plan so far and is kept up to date.
 
-    siblings: the job's allocations as the view has them. may_preempt: whether lower priorities may be evicted.
+    may_preempt: whether lower priorities may be evicted.
     """
 
-    def __init__(
-        self,
-        view: View,
-        columns: NodeColumns,
-        proposal: Proposal,
-        evaluation: Evaluation,
-        now_ns: int,
-        seed: int,
-        new_id: Callable[[], str],
-        *,
-        may_preempt: bool = False,
-    ) -> None:
-        self._view, self._columns, self._proposal = view, columns, proposal
-        self._evaluation, self._now_ns, self._seed, self._new_id = evaluation, now_ns, seed, new_id
-        self._may_preempt = may_preempt
+    def __init__(self, context: Context, proposal: Proposal, *, may_preempt: bool = False) -> None:
+        self._context, self._proposal, self._may_preempt = context, proposal, may_preempt
         self._result = Placed()
-        self._siblings = {alloc.id: alloc for alloc in view.job_allocations(evaluation.namespace, evaluation.job_id)}
+        evaluation = context.evaluation
+        siblings = context.view.job_allocations(evaluation.namespace, evaluation.job_id)
+        self._siblings = {alloc.id: alloc for alloc in siblings}
 
     def place(self, placements: Iterable[Placement]) -> Placed:
         """Try all placements: first those that make room by what they replace."""
@@ -84,7 +74,8 @@ class Placer:
 
     def _place_group(self, placements: Sequence[Placement]) -> None:
         job, group = placements[0].job, placements[0].group
-        step = _GroupPlacer(self, job, group)
+        preempting = self._result.stops if self._may_preempt else None
+        step = _GroupPlacer(self._context, self._proposal, job, group, self._running_siblings(), preempting)
         self._result.rankings.append((group, step.ranking))
         out_of_room = False
         failed: list[Placement] = []
@@ -94,7 +85,8 @@ class Placer:
                 out_of_room = out_of_room or not (placement.replaces or placement.node_id)
         if failed:
             nodes = [placement.node_id for placement in failed if placement.node_id]
-            rows = [self._columns.row_of[node] for node in nodes if node in self._columns.row_of]
+            row_of = self._context.columns.row_of
+            rows = [row_of[node] for node in nodes if node in row_of]
             counts = self._result.failed_counts
             counts[group.name] = counts.get(group.name, 0) + len(failed)
             self._result.failures.setdefault(group.name, step.ranking.failure_metric(rows))
@@ -118,34 +110,32 @@ class Placer:
         self._result.allocations.append(alloc)
         return True
 
-    def siblings(self) -> list[Allocation]:
+    def _running_siblings(self) -> list[Allocation]:
         """The job's allocations that run on, with those placed so far."""
         kept = [a for a in self._siblings.values() if occupies(self._proposal.current(a))]
         return [*kept, *self._result.allocations]
 
 
 class _GroupPlacer:
-    """Places allocations of one group and version."""
+    """Places allocations of one group and version. evictions: where to put the stops they need, None: no evictions."""
 
-    def __init__(self, placer: Placer, job: Job, group: TaskGroup) -> None:
-        self._placer, self._job, self._group = placer, job, group
-        self._columns, self._proposal = placer._columns, placer._proposal
-        configuration = placer._view.scheduler_configuration()
-        pool = placer._view.node_pool(job.node_pool)
-        pooled = pool.scheduler_configuration if pool else None
-        algorithm = (pooled.scheduler_algorithm if pooled else "") or configuration.scheduler_algorithm
-        oversubscribed = pooled.memory_oversubscription_enabled if pooled else None
-        if oversubscribed is None:
-            oversubscribed = configuration.memory_oversubscription_enabled
-        self._oversubscribed = oversubscribed
-        self.ranking = GroupRanking(
-            self._columns, self._proposal, job, group, placer.siblings(), algorithm, placer._seed
-        )
-        self._differs = _resources_differ(group)
-        self._shared = None if self._differs else self._resources(PortsGiven(), {}, {}, {})
-        self._preemptor = (
-            Preemptor(placer._view, self._columns, self._proposal, job, self.ranking) if placer._may_preempt else None
-        )
+    def __init__(
+        self,
+        context: Context,
+        proposal: Proposal,
+        job: Job,
+        group: TaskGroup,
+        siblings: Sequence[Allocation],
+        evictions: list[AllocationStop] | None,
+    ) -> None:
+        self._context, self._columns, self._proposal = context, context.columns, proposal
+        self._job, self._group, self._evictions = job, group, evictions
+        algorithm, self._oversubscribed = _settings(context.view, job)
+        self.ranking = GroupRanking(context.columns, proposal, job, group, siblings, algorithm, context.seed)
+        self._shared = None if _resources_differ(group) else self._resources(PortsGiven(), {}, {}, {})
+        self._preemptor: Preemptor | None = None
+        if evictions is not None:
+            self._preemptor = Preemptor(context.view, context.columns, proposal, job, self.ranking)
         self._made = 0
 
     def released(self, node_id: str) -> None:
@@ -226,12 +216,12 @@ class _GroupPlacer:
     def _make(
         self, placement: Placement, row: int, resources: AllocatedResources, victims: tuple[Allocation, ...] = ()
     ) -> Allocation:
-        placer, node = self._placer, self._columns.node(row)
+        node = self._columns.node(row)
         previous, ask = placement.previous, self.ranking.ask(row)
         alloc = Allocation(
-            id=placer._new_id(),
+            id=self._context.new_id(),
             namespace=self._job.namespace,
-            eval_id=placer._evaluation.id,
+            eval_id=self._context.evaluation.id,
             name=placement.name,
             node_id=node.id,
             node_name=node.name,
@@ -247,19 +237,14 @@ class _GroupPlacer:
             deployment_status=AllocDeploymentStatus(canary=True) if placement.canary else None,
             preempted_allocations=tuple(victim.id for victim in victims),
             deployment_id=placement.deployment_id,
-            create_time=placer._now_ns,
-            modify_time=placer._now_ns,
+            create_time=self._context.now_ns,
+            modify_time=self._context.now_ns,
         )
         self._proposal.occupy(row, ask)
         self._proposal.note(alloc)
         self.ranking.placed(row)
-        for victim in victims:
-            description = f"Preempted by alloc ID {alloc.id}"
-            placer._result.stops.append(
-                AllocationStop(
-                    alloc_id=victim.id, description=description, desired_status="evict", preempted_by=alloc.id
-                )
-            )
+        if self._evictions is not None:
+            self._evictions += [_eviction(victim, alloc) for victim in victims]
         return alloc
 
     def _metric(self, row: int) -> AllocMetric:
@@ -272,7 +257,7 @@ class _GroupPlacer:
         if placement.previous is None:
             return None
         if placement.rescheduled:
-            return moved_tracker(placement.previous, self._group, self._placer._now_ns)
+            return moved_tracker(placement.previous, self._group, self._context.now_ns)
         return placement.previous.reschedule_tracker
 
     def _assign(self, row: int) -> AllocatedResources | str:
@@ -282,7 +267,7 @@ class _GroupPlacer:
         node = self._columns.node(row)
         allocs = self._proposal.node_allocations(node.id)
         ports = NodePorts(node, allocs, (self._job.namespace, self._job.id))
-        seed = mix(self._placer._seed, self._made)
+        seed = mix(self._context.seed, self._made)
         shared = ports.assign(self._group.networks, seed)
         if isinstance(shared, str):
             return shared
@@ -340,3 +325,22 @@ def _resources_differ(group: TaskGroup) -> bool:
     """Whether what a group is given depends on the node."""
     asked = [task.resources for task in group.tasks]
     return bool(group.networks) or any(r.cores or r.networks or r.devices for r in asked)
+
+
+def _eviction(victim: Allocation, successor: Allocation) -> AllocationStop:
+    return AllocationStop(
+        alloc_id=victim.id,
+        description=f"Preempted by alloc ID {successor.id}",
+        desired_status="evict",
+        preempted_by=successor.id,
+    )
+
+
+def _settings(view: View, job: Job) -> tuple[str, bool]:
+    """The scoring algorithm, and whether memory may be oversubscribed: the pool's word before the cluster's."""
+    cluster = view.scheduler_configuration()
+    pool = view.node_pool(job.node_pool)
+    own = pool.scheduler_configuration if pool else None
+    algorithm = (own.scheduler_algorithm if own else "") or cluster.scheduler_algorithm
+    oversubscribed = own.memory_oversubscription_enabled if own else None
+    return algorithm, cluster.memory_oversubscription_enabled if oversubscribed is None else oversubscribed

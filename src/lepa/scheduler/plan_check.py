@@ -104,13 +104,13 @@ def after_plan(
     before: Iterable[Allocation], updates: Iterable[Allocation], stops: dict[str, AllocationStop]
 ) -> list[Allocation]:
     """The allocations of a node that have not ended, as a plan leaves them."""
-    after = {alloc.id: alloc for alloc in before}
-    for alloc_id, stop in stops.items():
-        if alloc_id in after:
-            status = stop.client_status or after[alloc_id].client_status
-            after[alloc_id] = msgspec.structs.replace(
-                after[alloc_id], desired_status=stop.desired_status, client_status=status
-            )
+    after = {}
+    for alloc in before:
+        stop = stops.get(alloc.id)
+        if stop is not None:
+            status = stop.client_status or alloc.client_status
+            alloc = msgspec.structs.replace(alloc, desired_status=stop.desired_status, client_status=status)
+        after[alloc.id] = alloc
     after.update((alloc.id, alloc) for alloc in updates)
     return [alloc for alloc in after.values() if not has_ended(alloc)]
 

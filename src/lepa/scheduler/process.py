@@ -14,6 +14,7 @@ import msgspec
 from lepa.model.evaluation import Evaluation
 from lepa.model.plan import Plan
 from lepa.scheduler.columns import NodeColumns
+from lepa.scheduler.context import Context
 from lepa.scheduler.generic import process_generic
 from lepa.scheduler.outcome import Outcome
 from lepa.scheduler.system import process_system
@@ -38,7 +39,7 @@ def process(
     deployments. The same arguments give the same outcome, whatever `columns` has seen before.
     """
     decide = process_system if evaluation.type in ("system", "sysbatch") else process_generic
-    return decide(evaluation, view, now_ns, seed, new_id, columns)
+    return decide(Context(evaluation, view, columns, now_ns, seed, new_id))
 
 
 def attempts_max(evaluation: Evaluation) -> int:

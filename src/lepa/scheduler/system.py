@@ -5,7 +5,7 @@ node that became ineligible keeps what it has. A new version rolls over the node
 each `stagger`; allocations of it that have not started yet count against the step.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
@@ -16,12 +16,7 @@ from lepa.model.job import Job, TaskGroup
 from lepa.model.plan import DesiredUpdates
 from lepa.scheduler.alloc_sets import AllocSets, AllocSorter, name_of, with_client_status
 from lepa.scheduler.candidates import find_candidates
-from lepa.scheduler.columns import NodeColumns, Proposal
-from lepa.scheduler.feasible import group_checks, is_ready
-from lepa.scheduler.generic import plan_of, propose
-from lepa.scheduler.outcome import Outcome, finish
-from lepa.scheduler.place import Placed, Placer
-from lepa.scheduler.reconcile import (
+from lepa.scheduler.changes import (
     LOST,
     NOT_NEEDED,
     RESCHEDULED,
@@ -34,29 +29,23 @@ from lepa.scheduler.reconcile import (
     stop_group,
     stop_of,
 )
+from lepa.scheduler.context import Context
+from lepa.scheduler.feasible import group_checks, is_ready
+from lepa.scheduler.generic import place_changes, plan_of
+from lepa.scheduler.outcome import Outcome, finish
 from lepa.scheduler.updates import UpdateKinds, find_group, may_stay
-from lepa.scheduler.view import View
 
 
-def process_system(
-    evaluation: Evaluation, view: View, now_ns: int, seed: int, new_id: Callable[[], str], columns: NodeColumns
-) -> Outcome:
+def process_system(context: Context) -> Outcome:
     """What to do about a system or sysbatch job."""
-    job = view.job(evaluation.namespace, evaluation.job_id)
-    columns.refresh(view)
-    step = _SystemStep(evaluation, view, job, columns, now_ns, new_id)
+    context.columns.refresh(context.view)
+    step = _SystemStep(context)
     changes = step.decide()
-    placed = Placed()
-    if changes.placements:
-        proposal = Proposal(view, columns)
-        propose(changes, view, evaluation, proposal)
-        config = view.scheduler_configuration().preemption_config
-        sysbatch = evaluation.type == "sysbatch"
-        may_preempt = config.sys_batch_scheduler_enabled if sysbatch else config.system_scheduler_enabled
-        placer = Placer(view, columns, proposal, evaluation, now_ns, seed, new_id, may_preempt=may_preempt)
-        placed = placer.place(changes.placements)
-    plan = plan_of(evaluation, view, job, changes, placed)
-    outcome = finish(evaluation, view, job, plan, placed, changes.followups, columns, now_ns, new_id)
+    config = context.view.scheduler_configuration().preemption_config
+    sysbatch = context.evaluation.type == "sysbatch"
+    may_preempt = config.sys_batch_scheduler_enabled if sysbatch else config.system_scheduler_enabled
+    placed = place_changes(context, changes, may_preempt=may_preempt)
+    outcome = finish(context, plan_of(context, changes, placed), placed, changes.followups)
     if step.next_step is None:
         return outcome
     return msgspec.structs.replace(
@@ -69,17 +58,10 @@ def process_system(
 class _SystemStep:
     """One look at a system job. next_step: the evaluation that goes on with a rolling update."""
 
-    def __init__(
-        self,
-        evaluation: Evaluation,
-        view: View,
-        job: Job | None,
-        columns: NodeColumns,
-        now_ns: int,
-        new_id: Callable[[], str],
-    ) -> None:
-        self._evaluation, self._view, self._columns = evaluation, view, columns
-        self._now_ns, self._new_id = now_ns, new_id
+    def __init__(self, context: Context) -> None:
+        self._evaluation, self._view, self._columns = context.evaluation, context.view, context.columns
+        self._now_ns, self._new_id = context.now_ns, context.new_id
+        job = context.job
         self._job = job if job is not None and not job.stop else None
         self._changes = Changes()
         self.next_step: Evaluation | None = None

@@ -1,4 +1,4 @@
-"""Making the allocations that a reconciler asked for."""
+"""Making the allocations that a reconciler asked for (in a `lepa.scheduler.context`)."""
 
 from typing import Any
 
@@ -21,9 +21,10 @@ from lepa.model.operator import SchedulerConfiguration
 from lepa.model.policies import ReschedulePolicy
 from lepa.model.resources import NetworkResource, Port, RequestedDevice, Resources
 from lepa.model.tenancy import NodePool, NodePoolSchedulerConfiguration
+from lepa.scheduler.changes import Placement, stop_of
 from lepa.scheduler.columns import Proposal
+from lepa.scheduler.context import Context
 from lepa.scheduler.place import OWN_METRICS_MAX, Placed, Placer
-from lepa.scheduler.reconcile import Placement, stop_of
 
 NOW = 100 * HOUR
 
@@ -31,8 +32,8 @@ NOW = 100 * HOUR
 def place(view: FakeView, job: Job, *placements: Placement, may_preempt: bool = False, seed: int = 1) -> Placed:
     view.columns.refresh(view)
     proposal = Proposal(view, view.columns)
-    placer = Placer(view, view.columns, proposal, make_eval(job=job), NOW, seed, Ids(), may_preempt=may_preempt)
-    return placer.place(placements)
+    context = Context(make_eval(job=job), view, view.columns, NOW, seed, Ids())
+    return Placer(context, proposal, may_preempt=may_preempt).place(placements)
 
 
 def wanted(job: Job, number: int = 1, **changes: Any) -> list[Placement]:

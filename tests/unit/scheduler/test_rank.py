@@ -1,4 +1,4 @@
-"""Nodes of a group, best first."""
+"""Nodes of a group, best first (with `lepa.scheduler.distinct`)."""
 
 import math
 from typing import Any

@@ -1,4 +1,4 @@
-"""Wanted against existing: what a service or batch job needs changed."""
+"""Wanted against existing: what a service or batch job needs changed (`lepa.scheduler.group_step`)."""
 
 from typing import Any
 
@@ -28,18 +28,8 @@ from lepa.model.allocation import (
 from lepa.model.deployment import DeploymentState
 from lepa.model.job import Job
 from lepa.model.policies import DisconnectStrategy, ReschedulePolicy
-from lepa.scheduler.reconcile import (
-    CANCELLED_NEWER,
-    CANCELLED_STOPPED,
-    LOST,
-    MIGRATING,
-    NOT_NEEDED,
-    NOT_NEEDED_RECONNECT,
-    RESCHEDULED,
-    UPDATING,
-    Changes,
-    reconcile,
-)
+from lepa.scheduler.changes import LOST, MIGRATING, NOT_NEEDED, NOT_NEEDED_RECONNECT, RESCHEDULED, UPDATING, Changes
+from lepa.scheduler.reconcile import CANCELLED_NEWER, CANCELLED_STOPPED, reconcile
 
 NOW = 100 * HOUR
 
