@@ -206,7 +206,9 @@ async def test_exec_runs_inside_as_the_tasks_user(driver: OciExec, make_task: Ma
 async def test_a_terminal_inside_can_be_resized_and_interrupted(driver: OciExec, make_task: MakeTask) -> None:
     task = make_task("sleep", "7505.5")
     await driver.start(task)
-    session = await driver.exec(task.id, ["sh", "-c", "trap 'stty size; exit 5' INT; echo up; sleep 7505.6"], tty=True)
+    session = await driver.exec(
+        task.id, ["sh", "-c", "trap 'stty size; exit 5' INT; echo up; while :; do sleep 0.05; done"], tty=True
+    )
     output = session.output()
     assert b"up" in (await anext(output))[1]
     await session.resize(33, 99)

@@ -259,7 +259,9 @@ async def test_a_command_that_does_not_read_holds_up_its_writer_and_nothing_else
 async def test_a_terminal_has_a_size_and_passes_interrupts_on(driver: RawExec, make_task: MakeTask) -> None:
     task = make_task("sleep", "7308.5")
     await driver.start(task)
-    session = await driver.exec(task.id, ["sh", "-c", "trap 'stty size; exit 5' INT; tty; sleep 7308.6"], tty=True)
+    session = await driver.exec(
+        task.id, ["sh", "-c", "trap 'stty size; exit 5' INT; tty; while :; do sleep 0.05; done"], tty=True
+    )
     output = session.output()
     assert (await anext(output))[1].startswith(b"/dev/pts/")
     await session.resize(33, 99)

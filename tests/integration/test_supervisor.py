@@ -1,4 +1,8 @@
-"""The supervisor as a process: what survives the agent, a replacement, and the supervisor's own death."""
+"""The supervisor as a process: what survives the agent, a replacement, and the supervisor's own death.
+
+Here and in test_raw_exec_driver, lepa.drivers.supervisor.client talks to lepa.drivers.supervisor.server, which runs
+lepa.drivers.supervisor.tasks, lepa.drivers.supervisor.sessions and lepa.drivers.supervisor.reaper.
+"""
 
 import asyncio
 import os
@@ -84,6 +88,17 @@ async def test_a_replaced_supervisor_keeps_tasks_logs_and_exit_codes(supervisor:
     assert ended.exit is not None
     assert (ended.exit.code, ended.exit.error) == (5, "")
     assert (tmp_path / "t.stdout.0").read_text() == lines(150)
+
+
+async def test_an_agent_of_another_version_replaces_the_supervisor(supervisor: Supervisor, tmp_path: Path) -> None:
+    info = await supervisor.start(spec(tmp_path, "t", COUNTER.format(lines=100)))
+    assert b"--handover" not in Path(f"/proc/{supervisor.pid}/cmdline").read_bytes()
+    newer = await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock(), version="newer")
+    async with newer:
+        ended = await newer.wait("t")
+    assert b"--handover" in Path(f"/proc/{supervisor.pid}/cmdline").read_bytes()
+    assert ended.pid == info.pid
+    assert (tmp_path / "t.stdout.0").read_text() == lines(100)
 
 
 async def test_a_replacement_that_cannot_run_is_refused(supervisor: Supervisor) -> None:
@@ -183,7 +198,6 @@ async def test_a_shut_down_supervisor_leaves_nothing_behind(tmp_path: Path, make
     assert processes_with("7403.5") == []
     await until(lambda: not Path(f"/proc/{pid}/exe").exists())
     assert sorted(path.name for path in (tmp_path / "supervisor").iterdir()) == [
-        "fifos",
         "journal",
         "lock",
         "supervisor.log",
@@ -244,6 +258,18 @@ def _short(path: Path) -> str:
     return os.path.relpath(path)
 
 
+async def test_it_keeps_nothing_open_that_was_its_starters(tmp_path: Path) -> None:
+    reader, writer = os.pipe()
+    os.set_inheritable(writer, True)
+    starting = [sys.executable, "-m", "lepa.drivers.supervisor", "--state", str(tmp_path / "supervisor")]
+    assert subprocess.run(starting, close_fds=False, check=False).returncode == 0
+    os.close(writer)
+    assert os.read(reader, 1) == b""
+    os.close(reader)
+    async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as supervisor:
+        await supervisor.shutdown()
+
+
 async def test_descriptors_return_to_their_base_number(supervisor: Supervisor, tmp_path: Path) -> None:
     async def burst() -> int:
         for number in range(30):
@@ -254,7 +280,6 @@ async def test_descriptors_return_to_their_base_number(supervisor: Supervisor, t
         return len(os.listdir(f"/proc/{supervisor.pid}/fd"))
 
     assert await burst() == await burst()
-    assert list((tmp_path / "supervisor/fifos").iterdir()) == []
 
 
 async def test_without_cgroups_a_tree_is_still_found_and_killed(tmp_path: Path, make_task: MakeTask) -> None:

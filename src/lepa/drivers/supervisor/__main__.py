@@ -4,6 +4,7 @@ The command returns once the socket can be connected to. One supervisor serves a
 and ends with exit code 3. SIGTERM ends it and leaves the tasks running.
 """
 
+import contextlib
 import fcntl
 import gc
 import json
@@ -41,7 +42,7 @@ def main(arguments: list[str]) -> int:
         handover = {}
         if os.fork():
             os._exit(0)
-        _detach(directory)
+        _detach(directory, keep={lock, listener.fileno()})
     return _supervise(directory, path, listener, lock, handover)
 
 
@@ -115,9 +116,13 @@ def _listen(path: str) -> socket.socket:
     return listener
 
 
-def _detach(directory: str) -> None:
-    """A session of our own, no terminal, a small log of our own."""
+def _detach(directory: str, keep: set[int]) -> None:
+    """A session of our own, no terminal, a small log of our own, and nothing open that was the starter's."""
     os.setsid()
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) not in keep:
+            with contextlib.suppress(OSError):
+                os.close(int(name))
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     log_path = os.path.join(directory, "supervisor.log")

@@ -14,8 +14,9 @@ from collections import deque
 from collections.abc import AsyncIterator, Callable
 from typing import Any, Self
 
+from lepa import __version__
 from lepa.drivers.supervisor.frames import BrokenFrame, Frame, FrameReader, encode_frame
-from lepa.drivers.supervisor.messages import PROTOCOL, Command, TaskInfo, TaskSpec, task_info, to_json
+from lepa.drivers.supervisor.messages import PROGRAM, Command, TaskInfo, TaskSpec, task_info, to_json
 from lepa.kit.sources import Clock
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError, not_found
@@ -47,13 +48,22 @@ class Supervisor:
         self._writer: asyncio.StreamWriter | None = None
         self._closing = False
         self.pid = 0
+        self.version = ""
 
     @classmethod
-    async def connect(cls, directory: str, *, clock: Clock, python: str = sys.executable) -> Self:
-        """Connect to the supervisor of `directory`, starting one when none runs there. Raises LepaError(internal)."""
+    async def connect(
+        cls, directory: str, *, clock: Clock, python: str = sys.executable, version: str = __version__
+    ) -> Self:
+        """Connect to the supervisor of `directory`, starting one when none runs there. Raises LepaError(internal).
+
+        version: a supervisor of any other is replaced by this one's code; its tasks go on.
+        """
         self = cls(directory, clock=clock, python=python)
         reader = await self._open()
         self._tasks.start("read", self._run(reader))
+        if self.version != version:
+            log.info("supervisor replaced pid=%d version=%s by=%s", self.pid, self.version, version)
+            await self.upgrade()
         return self
 
     async def start(self, spec: TaskSpec) -> TaskInfo:
@@ -113,7 +123,7 @@ class Supervisor:
 
     async def upgrade(self, argv: tuple[str, ...] = ()) -> None:
         """Have the supervisor replaced by this version of it (or `argv`); tasks go on, sessions end."""
-        await self._ask("upgrade", argv=list(argv) or [self._python, "-m", "lepa.drivers.supervisor"])
+        await self._ask("upgrade", argv=list(argv) or [self._python, *PROGRAM])
 
     async def shutdown(self, *, kill: bool = False) -> None:
         """End the supervisor. kill: its tasks too; otherwise it refuses while some run. Returns when it has ended."""
@@ -243,10 +253,8 @@ class Supervisor:
         except (OSError, TimeoutError, asyncio.IncompleteReadError, BrokenFrame) as error:
             writer.close()
             raise LepaError("internal", f"the supervisor of {self._directory} does not answer: {error}") from error
-        self.pid = answer["pid"]
+        self.pid, self.version = answer["pid"], answer["version"]
         self._writer = writer
-        if answer["protocol"] < PROTOCOL:
-            log.info("supervisor is older than this agent pid=%d protocol=%d", self.pid, answer["protocol"])
         return reader
 
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -264,7 +272,7 @@ class Supervisor:
     async def _spawn(self) -> None:
         """Start a supervisor; harmless when another one is just starting."""
         os.makedirs(self._directory, mode=0o700, exist_ok=True)
-        command = [self._python, "-m", "lepa.drivers.supervisor", "--state", self._directory]
+        command = [self._python, *PROGRAM, "--state", self._directory]
         # Not asyncio's subprocess: under uvloop it leaves a descriptor open in the daemon, and never sees the end.
         try:
             process = await asyncio.to_thread(_run_quietly, command)

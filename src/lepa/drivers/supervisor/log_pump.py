@@ -1,12 +1,13 @@
 """Carries a task's output from its pipe into rotated files.
 
-The pipe is a FIFO in the supervisor's own directory, which the task holds open for reading and writing. So a task does
-not die of SIGPIPE when the supervisor is killed, and what it writes waits in the FIFO for the next supervisor.
+The task holds its end of the pipe open for reading and writing. So it does not die of SIGPIPE when the supervisor is
+killed; what it writes waits in the pipe, and the next supervisor opens the pipe again by way of /proc/PID/fd.
 """
 
 import contextlib
 import os
 import sys
+from collections.abc import Iterable
 
 from lepa.drivers.supervisor.messages import LogFiles
 from lepa.drivers.supervisor.rotation import cut, expired, newest
@@ -89,9 +90,8 @@ class RotatedFile:
 class LogPump:
     """One stream of one task: a non-blocking descriptor and where its data goes."""
 
-    def __init__(self, fd: int, files: LogFiles, fifo: str) -> None:
+    def __init__(self, fd: int, files: LogFiles) -> None:
         self.fd = fd
-        self.fifo = fifo
         self._file = RotatedFile(files)
 
     def pump(self) -> bool:
@@ -107,15 +107,38 @@ class LogPump:
         return True
 
     def close(self) -> None:
-        """End of the stream: the files stay, the FIFO goes."""
+        """End of the stream; the files stay."""
         os.close(self.fd)
         self._file.close()
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(self.fifo)
 
 
-def open_fifo(path: str) -> int:
-    """The reading end of a FIFO that is made when it is not there."""
-    with contextlib.suppress(FileExistsError):
-        os.mkfifo(path, 0o600)
-    return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+def open_pipe() -> tuple[int, int]:
+    """(our end, the task's end): the task's reads too, so that the pipe always has a reader."""
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        return reader, os.open(f"/proc/self/fd/{writer}", os.O_RDWR)
+    finally:
+        os.close(writer)
+
+
+def pipe_number(fd: int) -> int:
+    """What tells a pipe from others for as long as the machine runs."""
+    return os.fstat(fd).st_ino
+
+
+def find_pipe(number: int, pids: Iterable[int]) -> int:
+    """Our end of a pipe that one of these processes holds open, opened anew; -1 when none does."""
+    for pid in pids:
+        for path in _descriptors(pid):
+            with contextlib.suppress(OSError):
+                if os.readlink(path) == f"pipe:[{number}]":
+                    return os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    return -1
+
+
+def _descriptors(pid: int) -> list[str]:
+    folder = f"/proc/{pid}/fd"
+    try:
+        return [f"{folder}/{name}" for name in os.listdir(folder)]
+    except OSError:
+        return []

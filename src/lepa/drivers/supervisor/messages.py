@@ -2,8 +2,8 @@
 
 from typing import Any, NamedTuple
 
-PROTOCOL = 1
-"""Raised when an older supervisor cannot serve a newer agent; the agent then asks it to upgrade."""
+PROGRAM = ("-P", "-m", "lepa.drivers.supervisor")
+"""What a Python runs to be the supervisor. -P: modules come from the installation, never from the working directory."""
 
 CONSOLE = "{console}"
 """An argument of a command beside a task that stands for a socket on which its launcher hands over a terminal."""

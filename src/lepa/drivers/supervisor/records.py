@@ -4,7 +4,7 @@ A line is the CRC-32 of its JSON in hexadecimal, a space, the JSON. A torn or da
 record it held, never the others.
 
     {"op": "boot", "boot_id"}                              written first; process ids of another boot mean nothing
-    {"op": "start", "id", logs, cgroups}                   before the process exists; no command, no environment
+    {"op": "start", "id", logs, pipes, cgroups}            before the process exists; no command, no environment
     {"op": "run", "id", "pid", "born", "at"}               `born` is its start time in clock ticks since boot
     {"op": "exit", "id", "exit"}                           made durable before anyone hears of it
     {"op": "forget", "id"}                                 acknowledged by the agent
@@ -19,7 +19,7 @@ from lepa.drivers.supervisor.messages import Exit, LogFiles, exit_from, log_file
 
 
 class TaskRecord(NamedTuple):
-    """What the journal knows of a task. pid 0: its process was never seen to exist."""
+    """What the journal knows of a task. pid 0: its process was never seen to exist. pipes: their inode numbers."""
 
     id: str
     stdout: LogFiles | None = None
@@ -30,6 +30,7 @@ class TaskRecord(NamedTuple):
     started_at: int = 0
     cgroups: tuple[str, ...] = ()
     own_cgroup: str = ""
+    pipes: dict[str, int] = {}
     exit: Exit | None = None
 
 
@@ -69,6 +70,7 @@ def start_record(task: TaskRecord) -> dict[str, Any]:
         "launched": task.launched,
         "cgroups": list(task.cgroups),
         "own_cgroup": task.own_cgroup,
+        "pipes": task.pipes,
     }
 
 
@@ -132,6 +134,7 @@ def _apply(tasks: dict[str, TaskRecord], record: dict[str, Any]) -> None:
                 bool(record["launched"]),
                 cgroups=tuple(record["cgroups"]),
                 own_cgroup=str(record["own_cgroup"]),
+                pipes=dict(record["pipes"]),
             )
         case "run":
             tasks[task_id] = tasks[task_id]._replace(pid=record["pid"], born=record["born"], started_at=record["at"])

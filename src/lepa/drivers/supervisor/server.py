@@ -9,8 +9,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from lepa import __version__
 from lepa.drivers.supervisor.frames import BrokenFrame, Frame, FrameReader, encode_frame
-from lepa.drivers.supervisor.messages import PROTOCOL, TaskInfo, command, task_spec, to_json
+from lepa.drivers.supervisor.messages import PROGRAM, TaskInfo, command, task_spec, to_json
 from lepa.drivers.supervisor.reactor import READABLE, WRITABLE, Reactor
 from lepa.drivers.supervisor.reaper import Reaper
 from lepa.drivers.supervisor.sessions import SESSIONS_MAX, Session
@@ -200,7 +201,7 @@ class Server:
             refuse(Refused("invalid", f"{frame.head.get('do')}: {type(error).__name__}: {error}"))
 
     def _hello(self, connection: Connection, frame: Frame, answer: "Answer", refuse: "Refuse") -> None:
-        answer({"protocol": PROTOCOL, "pid": os.getpid()})
+        answer({"version": __version__, "pid": os.getpid()})
 
     def _list(self, connection: Connection, frame: Frame, answer: "Answer", refuse: "Refuse") -> None:
         answer([to_json(task) for task in self._tasks.infos()])
@@ -280,7 +281,7 @@ class Server:
 
     def _upgrade(self, connection: Connection, frame: Frame, answer: "Answer", refuse: "Refuse") -> None:
         argv = [str(part) for part in frame.head.get("argv") or ()]
-        self.replace_with = argv or [sys.executable, "-m", "lepa.drivers.supervisor"]
+        self.replace_with = argv or [sys.executable, *PROGRAM]
         if not os.access(self.replace_with[0], os.X_OK):
             program, self.replace_with = self.replace_with[0], []
             raise Refused("invalid", f"{program} cannot be run")

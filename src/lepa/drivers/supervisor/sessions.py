@@ -247,7 +247,7 @@ class Console:
         self._arrived = arrived
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._name = f"console-{self._listener.fileno()}"
-        self._directory = os.open("fifos", os.O_PATH | os.O_DIRECTORY)
+        self._directory = os.open(".", os.O_PATH | os.O_DIRECTORY)
         self._unlink()
         self._listener.bind(f"/proc/self/fd/{self._directory}/{self._name}")
         self._listener.listen(1)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from lepa.drivers.supervisor import cgroups
 from lepa.drivers.supervisor.journal import JournalFile, read_journal
-from lepa.drivers.supervisor.log_pump import LogPump, open_fifo
+from lepa.drivers.supervisor.log_pump import LogPump, find_pipe, open_pipe, pipe_number
 from lepa.drivers.supervisor.messages import Exit, LogFiles, TaskInfo, TaskSpec
 from lepa.drivers.supervisor.processes import MARK, born, family, spawn
 from lepa.drivers.supervisor.reactor import READABLE, Reactor, Timer
@@ -86,7 +86,6 @@ class Tasks:
     def __init__(self, reactor: Reactor, reaper: Reaper, directory: str, told: Callable[[TaskInfo], None]) -> None:
         self._reactor = reactor
         self._reaper = reaper
-        self._fifos = os.path.join(directory, "fifos")
         self._told = told
         self._tasks: dict[str, Task] = {}
         self._ended: list[Task] = []
@@ -94,7 +93,6 @@ class Tasks:
         self._cgroup_root = cgroups.tracking_root()
         self._directory = directory
         self._journal = JournalFile(directory, self._boot_id, lambda: [task.record for task in self._tasks.values()])
-        os.makedirs(self._fifos, mode=0o700, exist_ok=True)
 
     # ---- what the agent asks
 
@@ -228,7 +226,6 @@ class Tasks:
         for task_id, seconds in deadlines.items():
             if (late := self._tasks.get(task_id)) is not None and late.record.exit is None:
                 late.kill_timer = self._reactor.after(seconds, lambda late=late: self._kill(late))  # type: ignore[misc]
-        self._remove_stale_fifos()
         self._reaper.reap()
 
     # ---- starting
@@ -237,16 +234,16 @@ class Tasks:
         own = self._own_cgroup(spec)
         joined = (own,) if own else spec.join_cgroups
         task.record = task.record._replace(cgroups=spec.cgroups + ((own,) if own else ()), own_cgroup=own)
-        self._journal.append(start_record(task.record))
         command = spec.command
         if not task.record.cgroups:
             command = command._replace(env={**command.env, MARK: spec.id})
         opened: list[int] = []
         try:
-            streams = [self._open_stream(task, stream, opened) for stream in STREAMS]
             opened.append(null := os.open(os.devnull, os.O_RDWR))
-            stdio = [null if fd < 0 else fd for fd in streams]
-            child = spawn(command, (null, stdio[0], stdio[1]), joined)
+            writers = {stream: self._open_stream(task, stream, opened) for stream in STREAMS}
+            self._journal.append(start_record(task.record))
+            stdio = (null, *(null if writers[stream] < 0 else writers[stream] for stream in STREAMS))
+            child = spawn(command, (stdio[0], stdio[1], stdio[2]), joined)
         finally:
             for fd in opened:
                 os.close(fd)
@@ -270,10 +267,10 @@ class Tasks:
         files: LogFiles | None = getattr(task.record, stream)
         if files is None:
             return -1
-        path = self._fifo_path(task.record.id, stream)
-        reader = open_fifo(path)
-        opened.append(writer := os.open(path, os.O_RDWR))
-        self._pump(task, stream, LogPump(reader, files, path))
+        reader, writer = open_pipe()
+        opened.append(writer)
+        task.record = task.record._replace(pipes={**task.record.pipes, stream: pipe_number(reader)})
+        self._pump(task, stream, LogPump(reader, files))
         return writer
 
     def _note_running(self, task: Task, pid: int) -> None:
@@ -437,8 +434,7 @@ class Tasks:
                 task, Exit(code=-1, error=f"the machine was restarted while the task ran; {EXIT_UNKNOWN}")
             )
             return
-        for stream in STREAMS:
-            self._reopen_stream(task, stream, descriptors.get(stream))
+        self._reopen_streams(task, descriptors)
         if record.pid and born(record.pid) == record.born:
             self._adopt(task)
         elif record.pid and _is_child(record.pid):
@@ -465,23 +461,24 @@ class Tasks:
             task.adopted_fd, READABLE, lambda mask: self._begin_ending(task, Exit(code=-1, error=error))
         )
 
-    def _reopen_stream(self, task: Task, stream: str, fd: int | None) -> None:
-        files: LogFiles | None = getattr(task.record, stream)
-        path = self._fifo_path(task.record.id, stream)
-        if fd is None and (files is None or not os.path.exists(path)):
-            return
-        if files is not None:
-            self._pump(task, stream, LogPump(open_fifo(path) if fd is None else fd, files, path))
+    def _reopen_streams(self, task: Task, descriptors: dict[str, int]) -> None:
+        """Go on with the pipes of a predecessor: handed over, or found with the task's processes."""
+        record = task.record
+        for stream, number in record.pipes.items():
+            files: LogFiles | None = getattr(record, stream)
+            fd = descriptors[stream] if stream in descriptors else find_pipe(number, self._members(record))
+            if fd >= 0 and files is not None:
+                self._pump(task, stream, LogPump(fd, files))
 
-    def _fifo_path(self, task_id: str, stream: str) -> str:
-        return os.path.join(self._fifos, f"{task_id}.{stream}")
-
-    def _remove_stale_fifos(self) -> None:
-        wanted = {pump.fifo for task in self._tasks.values() for pump in task.pumps.values()}
-        for name in os.listdir(self._fifos):
-            path = os.path.join(self._fifos, name)
-            if path not in wanted:
-                os.unlink(path)
+    @staticmethod
+    def _members(record: TaskRecord) -> Iterable[int]:
+        """A task's live processes, its first one foremost."""
+        if record.pid and born(record.pid) == record.born:
+            yield record.pid
+        for directory in record.cgroups:
+            yield from cgroups.pids(directory)
+        if not record.cgroups:
+            yield from family(0, record.id)
 
 
 def _exit_of(status: int) -> Exit:

@@ -1,7 +1,7 @@
 import os
 from pathlib import Path
 
-from lepa.drivers.supervisor.log_pump import LogPump, RotatedFile, open_fifo
+from lepa.drivers.supervisor.log_pump import LogPump, RotatedFile, find_pipe, open_pipe, pipe_number
 from lepa.drivers.supervisor.messages import LogFiles
 
 
@@ -34,11 +34,9 @@ def test_a_link_in_the_place_of_a_log_file_is_not_followed(tmp_path: Path) -> No
     assert (tmp_path / "victim").read_text() == "mine"
 
 
-def test_a_fifo_is_carried_into_files_until_its_last_writer_is_gone(tmp_path: Path) -> None:
-    fifo = str(tmp_path / "fifo")
-    reader = open_fifo(fifo)
-    writer = os.open(fifo, os.O_RDWR)
-    pump = LogPump(reader, LogFiles(str(tmp_path / "t.stdout")), fifo)
+def test_a_pipe_is_carried_into_files_until_its_last_writer_is_gone(tmp_path: Path) -> None:
+    reader, writer = open_pipe()
+    pump = LogPump(reader, LogFiles(str(tmp_path / "t.stdout")))
     os.write(writer, b"hello\n")
     assert pump.pump()
     assert pump.pump()
@@ -48,14 +46,18 @@ def test_a_fifo_is_carried_into_files_until_its_last_writer_is_gone(tmp_path: Pa
     assert contents(tmp_path) == {"t.stdout.0": "hello\n"}
 
 
-def test_what_was_written_while_nobody_read_waits_in_the_fifo(tmp_path: Path) -> None:
-    fifo = str(tmp_path / "fifo")
-    first = open_fifo(fifo)
-    writer = os.open(fifo, os.O_RDWR)
-    os.close(first)
+def test_what_was_written_while_nobody_read_is_found_again(tmp_path: Path) -> None:
+    reader, writer = open_pipe()
+    number = pipe_number(reader)
+    os.close(reader)
     os.write(writer, b"kept\n")
-    pump = LogPump(open_fifo(fifo), LogFiles(str(tmp_path / "t.stdout")), fifo)
+    pump = LogPump(find_pipe(number, [2**22 + 1, os.getpid()]), LogFiles(str(tmp_path / "t.stdout")))
     pump.pump()
     os.close(writer)
+    assert not pump.pump()
     pump.close()
     assert contents(tmp_path) == {"t.stdout.0": "kept\n"}
+
+
+def test_a_pipe_that_nobody_holds_is_not_found() -> None:
+    assert find_pipe(1, [os.getpid()]) == -1

@@ -9,7 +9,7 @@ from lepa.drivers.supervisor.records import (
     snapshot_records,
 )
 
-RUNNING = TaskRecord("a", LogFiles("/a.stdout"), None, False, 7, 1234, 5678, ("/cg/a",), "/cg/a")
+RUNNING = TaskRecord("a", LogFiles("/a.stdout"), None, False, 7, 1234, 5678, ("/cg/a",), "/cg/a", {"stdout": 77})
 ENDED = TaskRecord("b", None, LogFiles("/b.stderr", 2, 3), True, 8, 1, 2, exit=Exit(3, 0, False, "", 9))
 STARTING = TaskRecord("c")
 

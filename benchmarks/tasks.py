@@ -1,0 +1,127 @@
+"""How fast tasks start, what their supervisor weighs, and how fast it carries their output.
+
+Expected on two quiet cores, medians: `tasks.start.raw_exec` 400/s or more (a bare posix_spawn loop: some 1,400/s; a
+task costs a fork, a cgroup, two pipes, two journal lines and a round trip more), `memory.supervisor_500_tasks_mb` 20 or
+less, `logs.mb_per_s` 250 or more, near to what the same output takes when it is written to a file directly.
+"""
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from statistics import median
+
+from benchmarks.harness import Figure
+from lepa.drivers.protocol import TaskConfig
+from lepa.drivers.raw_exec import RawExec, RawExecSettings
+from lepa.drivers.supervisor.client import Supervisor
+from lepa.kit.sources import SystemClock
+
+FIGURES = ("tasks.start.raw_exec", "memory.supervisor_500_tasks_mb", "logs.mb_per_s")
+TASKS = 500
+ROUNDS = 3
+STARTS_AT_ONCE = 32
+LOG_BYTES = 200 * 1024 * 1024
+LINE = "a line of output as programs write them, neither short nor long: 72 chars"
+
+
+def run() -> list[Figure]:
+    """Every figure about tasks."""
+    return asyncio.run(_measure())
+
+
+async def _measure() -> list[Figure]:
+    folder = Path(tempfile.mkdtemp(prefix="lepa-bench-"))
+    try:
+        starts, spawns, weights, speeds, plain_speeds = [], [], [], [], []
+        for number in range(ROUNDS):
+            async with await Supervisor.connect(
+                str(folder / f"supervisor-{number}"), clock=SystemClock()
+            ) as supervisor:
+                driver = RawExec(supervisor, SystemClock(), RawExecSettings(enabled=True))
+                spawns.append(_spawn_rate())
+                starts.append(await _start_rate(driver, folder))
+                weights.append(_resident_mb(supervisor.pid))
+                await _destroy_all(driver, supervisor)
+                plain_speeds.append(_plain_speed(folder))
+                speeds.append(await _log_speed(driver, folder))
+                await supervisor.shutdown(kill=True)
+    finally:
+        shutil.rmtree(folder)
+    return [
+        Figure("tasks.start.raw_exec", median(starts), "tasks/s", median(spawns), "posix_spawn loop"),
+        Figure("memory.supervisor_500_tasks_mb", median(weights), "MB"),
+        Figure("logs.mb_per_s", median(speeds), "MB/s", median(plain_speeds), "written to a file directly"),
+    ]
+
+
+def _task(folder: Path, number: int, command: str, *args: str) -> TaskConfig:
+    return TaskConfig(
+        id=f"bench-{os.getpid()}-{number}",
+        alloc_id="bench",
+        config={"command": command, "args": list(args)},
+        env={"PATH": "/usr/bin:/bin"},
+        task_dir=str(folder),
+        stdout_path=str(folder / f"t{number}.stdout"),
+        stderr_path=str(folder / f"t{number}.stderr"),
+    )
+
+
+async def _start_rate(driver: RawExec, folder: Path) -> float:
+    started = time.perf_counter()
+    await _at_once(TASKS, lambda number: driver.start(_task(folder, number, "/bin/sleep", "600")))
+    return TASKS / (time.perf_counter() - started)
+
+
+def _spawn_rate() -> float:
+    started = time.perf_counter()
+    pids = [os.posix_spawn("/bin/sleep", ["sleep", "600"], {}) for _ in range(TASKS)]
+    rate = TASKS / (time.perf_counter() - started)
+    for pid in pids:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    return rate
+
+
+async def _destroy_all(driver: RawExec, supervisor: Supervisor) -> None:
+    known = [task.id for task in await supervisor.list_tasks()]
+    await _at_once(len(known), lambda number: driver.destroy(known[number]))
+
+
+async def _log_speed(driver: RawExec, folder: Path) -> float:
+    """MB/s from a task's start until its end is told, which is after its last line is on its way to the disk."""
+    task = _task(folder, TASKS, "/bin/sh", "-c", f"yes '{LINE}' 2>/dev/null | head -c {LOG_BYTES}")
+    started = time.perf_counter()
+    await driver.start(task)
+    await driver.wait(task.id)
+    speed = LOG_BYTES / 1e6 / (time.perf_counter() - started)
+    await driver.destroy(task.id)
+    return speed
+
+
+def _plain_speed(folder: Path) -> float:
+    started = time.perf_counter()
+    os.system(f"yes '{LINE}' 2>/dev/null | head -c {LOG_BYTES} > {folder}/plain")
+    return LOG_BYTES / 1e6 / (time.perf_counter() - started)
+
+
+async def _at_once(count: int, call: Callable[[int], Awaitable[object]]) -> None:
+    """`count` calls, at most STARTS_AT_ONCE of them under way."""
+    gate = asyncio.Semaphore(STARTS_AT_ONCE)
+
+    async def guarded(number: int) -> None:
+        async with gate:
+            await call(number)
+
+    await asyncio.gather(*(guarded(number) for number in range(count)))
+
+
+def _resident_mb(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) / 1024
+    return 0.0
