@@ -38,7 +38,7 @@ class Monitor:
         evaluation: Json = {}
         following = identifier
         for _ in range(EVALUATIONS_MAX):
-            evaluation = self._until_ended(following)
+            evaluation = self.only_evaluation(following)
             unplaced = unplaced or bool(evaluation.get("FailedTGAllocs"))
             following = evaluation.get("NextEval", "")
             if not following:
@@ -50,7 +50,8 @@ class Monitor:
             return self.deployment(deployment)
         return UNPLACED if unplaced else PLACED
 
-    def _until_ended(self, identifier: str) -> Json:
+    def only_evaluation(self, identifier: str) -> Json:
+        """Follow an evaluation until it ends, and nothing that it leads to."""
         self._step(f'Monitoring evaluation "{self._short(identifier)}"')
         progress = EvaluationProgress(self._verbose)
         nomad = self._session.nomad

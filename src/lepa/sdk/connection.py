@@ -11,7 +11,7 @@ import contextlib
 import http.client
 import json
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -90,6 +90,17 @@ class Connection:
         response = self._request(method, path, params, body)
         return response.read()
 
+    def send(
+        self,
+        method: str,
+        path: str,
+        params: Params | None = None,
+        body: bytes | None = None,
+        extra: Mapping[str, str] | None = None,
+    ) -> http.client.HTTPResponse:
+        """Any answer, with its headers, to be read by the caller. extra: more headers."""
+        return self._request(method, path, params, body, extra)
+
     def lines(self, path: str, params: Params | None = None) -> Iterator[bytes]:
         """Lines of a streamed answer as they come."""
         response = self._request("GET", path, params, None)
@@ -123,10 +134,17 @@ class Connection:
         index = response.headers.get("X-Nomad-Index", "0")
         return Answer(value, int(index) if index.isdigit() else 0, response.headers.get("X-Nomad-NextToken", ""))
 
-    def _request(self, method: str, path: str, params: Params | None, body: bytes | None) -> http.client.HTTPResponse:
+    def _request(
+        self,
+        method: str,
+        path: str,
+        params: Params | None,
+        body: bytes | None,
+        more: Mapping[str, str] | None = None,
+    ) -> http.client.HTTPResponse:
         """An answer below 300. A kept connection that the agent has closed is opened once more."""
         wanted = path_with(self.target, path, params)
-        extra = {"Content-Type": "application/json"} if body is not None else {}
+        extra = {**({"Content-Type": "application/json"} if body is not None else {}), **(more or {})}
         for fresh in (False, True):
             kept = self._http is not None
             try:

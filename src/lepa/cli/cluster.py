@@ -1,0 +1,290 @@
+"""Commands about the cluster as a whole: servers, the scheduler, any request, whatever an id names."""
+
+import os
+import shlex
+import stat
+import sys
+from typing import Any
+
+import click
+
+from lepa.cli.flags import argument, command, flag, option, repeated
+from lepa.cli.output import Json, pairs, table
+from lepa.cli.session import Session, Shape, api, shaped
+from lepa.model.errors import LepaError, invalid, not_found
+from lepa.sdk.address import path_with
+
+NEVER_WITH_BODY = frozenset({"GET", "HEAD", "DELETE"})
+
+# Servers
+
+
+@command()
+@flag("verbose", "With protocol versions.")
+@flag("detailed", "With all tags.")
+@shaped
+@api
+def members(session: Session, shape: Shape, verbose: bool, detailed: bool) -> None:
+    """List the servers that know each other, and which of them leads."""
+    found = session.nomad.get("/v1/agent/members").value
+    servers: list[Json] = sorted(found.get("Members") or (), key=lambda each: str(each["Name"]))
+    if shape:
+        session.out.line(shape.render(servers))
+        return
+    leader = session.nomad.get("/v1/status/leader").value or ""
+    if detailed:
+        rows: list[tuple[object, ...]] = [
+            (
+                each["Name"],
+                each["Addr"],
+                each["Port"],
+                ",".join(f"{key}={value}" for key, value in sorted((each.get("Tags") or {}).items())),
+            )
+            for each in servers
+        ]
+        session.out.line(table(("Name", "Address", "Port", "Tags"), rows))
+        return
+    header = ["Name", "Address", "Port", "Status", "Leader", "Raft Version", "Build", "Datacenter", "Region"]
+    header += ["Protocol"] if verbose else []
+    session.out.line(table(header, [_member(each, leader, verbose) for each in servers]))
+
+
+def _member(member: Json, leader: str, verbose: bool) -> list[object]:
+    tags = member.get("Tags") or {}
+    address = f"{tags.get('rpc_addr') or member['Addr']}:{tags.get('port', '')}"
+    row = [member["Name"], member["Addr"], member["Port"], member["Status"], bool(leader) and leader == address]
+    row += [tags.get("raft_vsn", ""), tags.get("build", ""), tags.get("dc", ""), tags.get("region", "")]
+    return [*row, *([member.get("ProtocolCur")] if verbose else [])]
+
+
+@command()
+@flag("stale", "Any server may answer.")
+@api
+def list_peers(session: Session, stale: bool) -> None:
+    """List the servers that keep the state."""
+    found = session.nomad.get("/v1/operator/raft/configuration", {"stale": stale or None}).value
+    rows = [
+        (
+            each["Node"],
+            each["ID"],
+            each["Address"],
+            "leader" if each["Leader"] else "follower",
+            each["Voter"],
+            each.get("RaftProtocol", ""),
+        )
+        for each in found["Servers"]
+    ]
+    session.out.line(table(("Node", "ID", "Address", "State", "Voter", "RaftProtocol"), rows))
+
+
+@command()
+@shaped
+@api
+def agent_info(session: Session, shape: Shape) -> None:
+    """Print figures of the asked agent."""
+    found = session.nomad.get("/v1/agent/self").value
+    if shape:
+        session.out.line(shape.render(found))
+        return
+    for name, figures in sorted(found["stats"].items()):
+        session.out.line(name)
+        session.out.line(pairs(sorted(figures.items()), indent="  "))
+
+
+# The scheduler
+
+ALGORITHMS = ("binpack", "spread")
+_SWITCHES = {
+    "memory-oversubscription": ("MemoryOversubscriptionEnabled",),
+    "reject-job-registration": ("RejectJobRegistration",),
+    "pause-eval-broker": ("PauseEvalBroker",),
+    "preempt-batch-scheduler": ("PreemptionConfig", "BatchSchedulerEnabled"),
+    "preempt-service-scheduler": ("PreemptionConfig", "ServiceSchedulerEnabled"),
+    "preempt-sysbatch-scheduler": ("PreemptionConfig", "SysBatchSchedulerEnabled"),
+    "preempt-system-scheduler": ("PreemptionConfig", "SystemSchedulerEnabled"),
+}
+
+
+@command()
+@shaped
+@api
+def get_config(session: Session, shape: Shape) -> None:
+    """Print the scheduler's configuration."""
+    answer = session.nomad.get("/v1/operator/scheduler/configuration").value
+    if shape:
+        session.out.line(shape.render(answer))
+        return
+    config = answer["SchedulerConfig"]
+    preemption = config.get("PreemptionConfig") or {}
+    session.out.line(
+        pairs(
+            [
+                ("Scheduler Algorithm", config["SchedulerAlgorithm"]),
+                ("Memory Oversubscription", config["MemoryOversubscriptionEnabled"]),
+                ("Reject Job Registration", config["RejectJobRegistration"]),
+                ("Pause Eval Broker", config["PauseEvalBroker"]),
+                ("Preemption System Scheduler", preemption.get("SystemSchedulerEnabled", False)),
+                ("Preemption Service Scheduler", preemption.get("ServiceSchedulerEnabled", False)),
+                ("Preemption Batch Scheduler", preemption.get("BatchSchedulerEnabled", False)),
+                ("Preemption SysBatch Scheduler", preemption.get("SysBatchSchedulerEnabled", False)),
+                ("Modify Index", config.get("ModifyIndex", 0)),
+            ]
+        )
+    )
+
+
+@command()
+@option("scheduler-algorithm", "binpack fills nodes up, spread keeps them even.", metavar="binpack|spread")
+@flag("memory-oversubscription", "Tasks may use more memory than was set aside, up to memory_max.", default=None)
+@flag("reject-job-registration", "Take no new jobs, dispatches and counts.", default=None)
+@flag("pause-eval-broker", "Hand out no evaluations.", default=None)
+@flag("preempt-batch-scheduler", "Batch jobs may evict what has a lower priority.", default=None)
+@flag("preempt-service-scheduler", "Service jobs may.", default=None)
+@flag("preempt-sysbatch-scheduler", "Sysbatch jobs may.", default=None)
+@flag("preempt-system-scheduler", "System jobs may.", default=None)
+@option("check-index", "Change it only if it has this modify index.", kind=int, metavar="index")
+@api
+def set_config(
+    session: Session, scheduler_algorithm: str | None, check_index: int | None, **given: bool | None
+) -> None:
+    """Change the scheduler's configuration. What no flag names stays as it is."""
+    path = "/v1/operator/scheduler/configuration"
+    config = session.nomad.get(path).value["SchedulerConfig"]
+    if scheduler_algorithm is not None:
+        if scheduler_algorithm not in ALGORITHMS:
+            raise invalid(f'-scheduler-algorithm is binpack or spread, not "{scheduler_algorithm}"')
+        config["SchedulerAlgorithm"] = scheduler_algorithm
+    for name, (*above, key) in _SWITCHES.items():
+        value = given[name.replace("-", "_")]
+        if value is not None:
+            place = config if not above else config.setdefault(above[0], {})
+            place[key] = value
+    answer = session.nomad.put(path, config, {"cas": check_index}).value
+    if not answer["Updated"]:
+        raise LepaError("conflict", "Scheduler configuration was changed meanwhile: look at it again and retry")
+    session.out.line("Scheduler configuration updated!")
+
+
+@command()
+@api
+def collect(session: Session) -> None:
+    """Forget ended jobs, evaluations, allocations and nodes at once, instead of after their time."""
+    session.nomad.raw("PUT", "/v1/system/gc")
+
+
+@command()
+@api
+def summaries(session: Session) -> None:
+    """Count the allocations of all jobs again."""
+    session.nomad.raw("PUT", "/v1/system/reconcile/summaries")
+
+
+# Any request
+
+
+@command()
+@argument("path", shown="<path>")
+@option("X", "The method: GET, or PUT when there is a body.", metavar="method")
+@repeated("H", "Header of the request.", metavar="name:value")
+@option("filter", "The filter parameter.", metavar="expression")
+@flag("dryrun", "Print the curl command instead.")
+@flag("verbose", "With the request and the answer's headers, on standard error.")
+@api
+def call(
+    session: Session, path: str, X: str | None, H: tuple[str, ...], filter: str | None, dryrun: bool, verbose: bool
+) -> None:
+    """Make any request of the HTTP API and print the answer. A body is read from standard input when it is a pipe or a
+    file; then the method is PUT unless -X names another."""
+    body = _body() if X is None or X.upper() not in NEVER_WITH_BODY else None
+    method = (X or ("PUT" if body else "GET")).upper()
+    asked = path if path.startswith("/") else f"/v1/{path}"
+    extra = dict(_header(each) for each in H)
+    to = session.nomad.target
+    if dryrun:
+        words = ["curl", "-X", method, *(word for name, value in extra.items() for word in ("-H", f"{name}: {value}"))]
+        words += ["-H", "X-Nomad-Token: $LEPA_TOKEN"] if to.token else []
+        words += ["--data-binary", "@-"] if body else []
+        session.out.line(shlex.join([*words, f"{to.url}{path_with(to, asked, {'filter': filter})}"]))
+        return
+    response = session.nomad.send(method, asked, {"filter": filter}, body, extra)
+    if verbose:
+        session.out.error(f"> {method} {path_with(to, asked, {'filter': filter})}")
+        session.out.error(f"< {response.status} {response.reason}")
+        for name, value in response.headers.items():
+            session.out.error(f"< {name}: {value}")
+    while chunk := response.read1(65536):
+        session.out.write(chunk)
+
+
+def _body() -> bytes | None:
+    """Standard input, when somebody has put something there."""
+    try:
+        mode = os.fstat(sys.stdin.fileno()).st_mode
+    except (OSError, ValueError):
+        return None
+    return sys.stdin.buffer.read() or None if stat.S_ISREG(mode) or stat.S_ISFIFO(mode) else None
+
+
+def _header(text: str) -> tuple[str, str]:
+    name, colon, value = text.partition(":")
+    if not colon:
+        raise invalid(f'-H wants name:value, not "{text}"')
+    return name.strip(), value.strip()
+
+
+# Whatever an id names
+
+SHOWN_BY: dict[str, tuple[str, ...]] = {
+    "jobs": ("job", "status"),
+    "allocs": ("alloc", "status"),
+    "nodes": ("node", "status"),
+    "evals": ("eval", "status"),
+    "deployment": ("deployment", "status"),
+    "namespaces": ("namespace", "status"),
+    "node_pools": ("node", "pool", "info"),
+}
+
+
+@command()
+@argument("identifier", required=False, shown="[id]")
+@flag("verbose", "Whole ids.")
+@api
+def status(session: Session, identifier: str | None, verbose: bool) -> Any:
+    """Show the job, allocation, node, evaluation or deployment whose id begins so. Without an id, list the jobs."""
+    if identifier is None:
+        return _show(session, ("job", "status"), [])
+    kind, found = _search(session, identifier)
+    takes_verbose = kind not in ("namespaces", "node_pools")
+    return _show(session, SHOWN_BY[kind], [*(["-verbose"] if verbose and takes_verbose else []), found])
+
+
+def _search(session: Session, identifier: str) -> tuple[str, str]:
+    """Kind and id of the one thing that is meant."""
+    body = {"Prefix": identifier, "Context": "all"}
+    matches = session.nomad.put("/v1/search", body).value["Matches"] or {}
+    found = [(kind, each) for kind in SHOWN_BY for each in matches.get(kind) or ()]
+    exact = [pair for pair in found if pair[1] == identifier]
+    chosen = exact or found
+    if not chosen:
+        raise not_found(f'Nothing has an id that begins with "{identifier}"')
+    if len(chosen) > 1:
+        listed = table(("Kind", "ID"), sorted(chosen))
+        raise LepaError("invalid", f'Several things have an id that begins with "{identifier}"\n\n{listed}')
+    return chosen[0]
+
+
+def _show(session: Session, words: tuple[str, ...], arguments: list[str]) -> Any:
+    """Run another command with the same agent and namespace."""
+    from lepa.cli.main import root
+
+    to = session.nomad.target
+    same = [f"-address={to.url}", *([f"-namespace={to.namespace}"] if to.namespace else [])]
+    same += [*([f"-region={to.region}"] if to.region else []), *([f"-token={to.token}"] if to.token else [])]
+    same += ["-force-color"] if session.out.colour else ["-no-color"]
+    chosen: click.Command | None = root()
+    context = click.Context(root(), info_name="lepa")
+    for word in words:
+        assert isinstance(chosen, click.Group)
+        chosen = chosen.get_command(context, word)
+    assert chosen is not None
+    return chosen.main([*same, *arguments], prog_name=f"lepa {' '.join(words)}", standalone_mode=False)
