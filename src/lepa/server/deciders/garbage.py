@@ -1,7 +1,7 @@
 """Pure: what has ended long enough ago to be forgotten.
 
-    a job          dead, and nothing of it is open, for long enough; with all that belongs to it. A template (periodic,
-                   parameterized) only when it is stopped and has no children. A version with a tag keeps its job.
+    a job          dead, and nothing of it is open, for long enough; with all that belongs to it. A service and a
+                   template (periodic, parameterized) only when stopped. Children and tagged versions keep their job
     an evaluation  ended, and all allocations that it made too, for long enough; those go with it. Evaluations of batch
                    jobs that are not dead stay: their allocations say what work is done
     a deployment   ended, and not the latest of a living job
@@ -66,7 +66,8 @@ def find_garbage(snapshot: Snapshot, settings: GarbageSettings, now_ns: int, *, 
 
 
 def _job_may_go(snapshot: Snapshot, job: Job, before_ns: int) -> bool:
-    if job.status != "dead" or job.submit_time > before_ns:
+    ends = job.stop or job.type in ("batch", "sysbatch")
+    if not ends or job.status != "dead" or job.submit_time > before_ns:
         return False
     if any(version.version_tag is not None for version in snapshot.job_versions(job.namespace, job.id)):
         return False
