@@ -1,9 +1,11 @@
 """Pure: evaluations of service and batch jobs: reconcile, place, and say what could not be placed."""
 
+from collections import Counter
+
 import msgspec
 
 from lepa.model.allocation import Allocation
-from lepa.model.plan import Plan
+from lepa.model.plan import DesiredUpdates, Plan
 from lepa.scheduler.changes import Changes
 from lepa.scheduler.columns import Proposal
 from lepa.scheduler.context import Context
@@ -57,5 +59,14 @@ def plan_of(context: Context, changes: Changes, placed: Placed) -> Plan:
         stops=tuple(stops),
         deployment=changes.deployment,
         deployment_updates=tuple(changes.deployment_updates),
-        annotations=changes.desired,
+        annotations=_annotations(changes, placed),
     )
+
+
+def _annotations(changes: Changes, placed: Placed) -> dict[str, DesiredUpdates]:
+    """What happens to each group, with the evictions that its placements need."""
+    evictions = Counter(alloc.task_group for alloc in placed.allocations for _ in alloc.preempted_allocations)
+    return {
+        name: msgspec.structs.replace(desired, preemptions=evictions[name]) if evictions[name] else desired
+        for name, desired in changes.desired.items()
+    }

@@ -111,7 +111,7 @@ class GroupStep:
         self._open_state(destructive, in_place, canarying)
         self._update_in_place(in_place)
         self._update_by_replacing(destructive[:limit])
-        self._finish(counted, limit, destructive)
+        self._finish(counted)
 
     # Canaries and strategy.
 
@@ -305,10 +305,8 @@ class GroupStep:
         followup, followup_until = "", 0
         for alloc, due in waiting:
             if not followup or due > followup_until:
-                followup, followup_until = (
-                    self._followup(due, "alloc-failure"),
-                    due + FOLLOWUP_WINDOW_NS,
-                )
+                followup = self._followup(due, "alloc-failure")
+                followup_until = due + FOLLOWUP_WINDOW_NS
             self._changes.updates[alloc.id] = msgspec.structs.replace(alloc, followup_eval_id=followup)
             self._count["reschedule_later"] += 1
 
@@ -391,7 +389,7 @@ class GroupStep:
         group = find_group(job, self._group.name) or self._group
         self._placed.append(Placement(name, job, group, previous, rescheduled, canary, "", replaces))
 
-    def _finish(self, counted: Sequence[Allocation], limit: int, destructive: Sequence[Allocation]) -> None:
+    def _finish(self, counted: Sequence[Allocation]) -> None:
         in_deployment = self._in_deployment()
         for placement in self._placed:
             joins = in_deployment and placement.job.version == self._job.version

@@ -93,22 +93,19 @@ class Placer:
 
     def _place_one(self, step: "_GroupPlacer", placement: Placement) -> bool:
         """Stop what the placement replaces, place it, and if that fails let the replaced one run on."""
-        before = self._siblings.get(placement.replaces.alloc_id) if placement.replaces else None
-        running = before is not None and occupies(before)
-        if before is not None and running:
-            stopped = msgspec.structs.replace(before, desired_status="stop")
-            self._proposal.put(stopped, before)
-            step.released(before.node_id)
+        replaced = self._siblings.get(placement.replaces.alloc_id) if placement.replaces else None
+        if replaced is not None and occupies(replaced):
+            self._proposal.put(_stopped(replaced), replaced)
+            step.released(replaced.node_id)
         alloc = step.place(placement)
-        if alloc is None:
-            if before is not None and running:
-                self._proposal.put(before, stopped)
-                step.restored(before.node_id)
-            return False
-        if placement.replaces is not None:
-            self._result.stops.append(placement.replaces)
-        self._result.allocations.append(alloc)
-        return True
+        if alloc is not None:
+            self._result.allocations.append(alloc)
+            self._result.stops += [placement.replaces] if placement.replaces else []
+            return True
+        if replaced is not None and occupies(replaced):
+            self._proposal.put(replaced, _stopped(replaced))
+            step.restored(replaced.node_id)
+        return False
 
     def _running_siblings(self) -> list[Allocation]:
         """The job's allocations that run on, with those placed so far."""
@@ -173,9 +170,11 @@ class _GroupPlacer:
         row = self._columns.row_of.get(placement.node_id)
         if row is None:
             return None
-        resources = self._assign(row) if self.ranking.take_row(row) else "taken"
-        if isinstance(resources, AllocatedResources):
-            return self._make(placement, row, resources)
+        if self.ranking.take_row(row):
+            resources = self._assign(row)
+            if isinstance(resources, AllocatedResources):
+                return self._make(placement, row, resources)
+            self.ranking.refuse(row, resources)
         victims = self._preemptor.on(row) if self._preemptor is not None and self.ranking.is_open(row) else None
         return self._make_by_eviction(placement, victims) if victims is not None else None
 
@@ -325,6 +324,10 @@ def _resources_differ(group: TaskGroup) -> bool:
     """Whether what a group is given depends on the node."""
     asked = [task.resources for task in group.tasks]
     return bool(group.networks) or any(r.cores or r.networks or r.devices for r in asked)
+
+
+def _stopped(alloc: Allocation) -> Allocation:
+    return msgspec.structs.replace(alloc, desired_status="stop")
 
 
 def _eviction(victim: Allocation, successor: Allocation) -> AllocationStop:

@@ -61,6 +61,7 @@ def evict(view: FakeView, job: Job) -> tuple[list[Allocation], list[str]]:
     view.configuration = msgspec.structs.replace(view.configuration, preemption_config=config)
     view.put_job(job)
     plan = view.evaluate(make_eval(job=job), apply=False).plan
+    assert plan.annotations["web"].preemptions == len(plan.stops)
     return list(plan.updates), sorted(stop.alloc_id for stop in plan.stops)
 
 
