@@ -204,8 +204,8 @@ class Group(click.Group):
         self.tree = tree
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Nomad's `-help` and `-version` are understood too."""
-        if args and args[0].lstrip("-") in HELP and args[0].startswith("-"):
+        """Nomad's `-help` and `-version` are understood too; nothing at all asks for help."""
+        if not args or (args[0].startswith("-") and args[0].lstrip("-") in HELP):
             args = ["--help"]
         elif args and args[0] in {"-version", "--version", "-v"} and "version" in self.tree:
             args = ["version"]

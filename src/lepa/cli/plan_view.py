@@ -1,7 +1,8 @@
 """Pure: the difference between two versions of a job, as a tree with `+`, `-` and `+/-`.
 
-Markers of a tree stand in a column as wide as the widest of them. An added or removed job is shown without the fields
-of its groups and tasks unless verbose: everything in it is new or gone.
+Markers of a tree stand in a column as wide as the widest of them. What is the same is left out, except beside a change
+within a block. An added or removed job is shown without the fields of its groups and tasks: everything in it is new or
+gone. Verbose shows all.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,15 +38,15 @@ def diff_lines(job: Json, verbose: bool = False) -> list[str]:
 
 def _job(job: Json, verbose: bool) -> Iterator[str]:
     width = _marker_width(job)
-    kind = job["Type"]
-    yield _line(kind, f'Job: "{job["ID"]}"', 0, width, bold=True)
-    if kind == "Edited" or verbose:
-        yield from _contents(job, 0, width)
+    fields = verbose or job["Type"] == "Edited"
+    yield _line(job["Type"], f'Job: "{job["ID"]}"', 0, width, bold=True)
+    if fields:
+        yield from _contents(job, 0, width, everything=verbose)
     for group in job.get("TaskGroups") or ():
-        yield from _group(group, width, verbose or kind == "Edited")
+        yield from _group(group, width, fields, verbose)
 
 
-def _group(group: Json, width: int, fields: bool) -> Iterator[str]:
+def _group(group: Json, width: int, fields: bool, verbose: bool) -> Iterator[str]:
     counts = [
         paint(f"{count} {what}", _ANNOTATION_COLOURS.get(what, "bold"))
         for what, count in sorted((group.get("Updates") or {}).items())
@@ -53,29 +54,29 @@ def _group(group: Json, width: int, fields: bool) -> Iterator[str]:
     ]
     text = f'Task Group: "{group["Name"]}"' + (f" ({', '.join(counts)})" if counts else "")
     yield _line(group["Type"], text, 0, width, bold=True)
-    if fields and group["Type"] != "None":
-        yield from _contents(group, 1, width)
+    if fields:
+        yield from _contents(group, 1, width, everything=verbose)
     for task in group.get("Tasks") or ():
-        yield from _task(task, width, fields)
+        yield _line(task["Type"], f'Task: "{task["Name"]}"{_annotated(task)}', 1, width, bold=True)
+        if fields:
+            yield from _contents(task, 2, width, everything=verbose)
 
 
-def _task(task: Json, width: int, fields: bool) -> Iterator[str]:
-    yield _line(task["Type"], f'Task: "{task["Name"]}"{_annotated(task)}', 1, width, bold=True)
-    if fields and task["Type"] != "None":
-        yield from _contents(task, 2, width)
-
-
-def _contents(holder: Json, depth: int, width: int) -> Iterator[str]:
-    """Fields, then blocks, of whatever has them."""
-    fields: Sequence[Json] = holder.get("Fields") or ()
+def _contents(holder: Json, depth: int, width: int, *, everything: bool, context: bool = False) -> Iterator[str]:
+    """Fields, then blocks, of whatever has them. context: fields that are the same, too."""
+    fields = _changed(holder.get("Fields"), everything or context)
     name_width = max((len(field["Name"]) for field in fields), default=0)
     for field in fields:
         padding = " " * (name_width - len(field["Name"]))
         yield _line(field["Type"], f"{field['Name']}: {padding}{_values(field)}{_annotated(field)}", depth, width)
-    for block in holder.get("Objects") or ():
+    for block in _changed(holder.get("Objects"), everything):
         yield _line(block["Type"], f"{block['Name']} {{", depth, width)
-        yield from _contents(block, depth + 1, width)
+        yield from _contents(block, depth + 1, width, everything=everything, context=True)
         yield _line("None", "}", depth, width)
+
+
+def _changed(things: Sequence[Json] | None, everything: bool) -> list[Json]:
+    return [each for each in things or () if everything or each["Type"] != "None"]
 
 
 def _values(field: Json) -> str:
@@ -98,8 +99,8 @@ def _note(note: str) -> str:
 def _line(kind: str, text: str, depth: int, width: int, *, bold: bool = False) -> str:
     mark = MARKS[kind]
     looks = [*(["bold"] if bold else []), *([COLOURS[kind]] if kind in COLOURS else [])]
-    padding = " " * (width - len(mark))
-    return f"{INDENT * depth}{paint(mark, *looks) if mark else ''}{padding} {paint(text, 'bold') if bold else text}"
+    column = (paint(mark, *looks) if mark else "") + " " * (width - len(mark) + 1) if width else ""
+    return f"{INDENT * depth}{column}{paint(text, 'bold') if bold else text}"
 
 
 def _marker_width(diff: Json) -> int:
