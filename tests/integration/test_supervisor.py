@@ -270,6 +270,19 @@ async def test_it_keeps_nothing_open_that_was_its_starters(tmp_path: Path) -> No
         await supervisor.shutdown()
 
 
+async def test_its_own_descriptors_are_many_and_its_tasks_get_the_usual_number(tmp_path: Path) -> None:
+    limited = "ulimit -S -n 300; exec {} -m lepa.drivers.supervisor --state {}"
+    starting = limited.format(sys.executable, tmp_path / "supervisor")
+    assert subprocess.run(["sh", "-c", starting], check=False).returncode == 0
+    async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as supervisor:
+        await supervisor.upgrade()
+        await asyncio.gather(*(supervisor.start(spec(tmp_path, f"t{number}", "sleep 100")) for number in range(200)))
+        await supervisor.start(spec(tmp_path, "limit", "ulimit -S -n"))
+        await supervisor.wait("limit")
+        await supervisor.shutdown(kill=True)
+    assert (tmp_path / "limit.stdout.0").read_text() == "300\n"
+
+
 async def test_descriptors_return_to_their_base_number(supervisor: Supervisor, tmp_path: Path) -> None:
     async def burst() -> int:
         for number in range(30):

@@ -188,7 +188,7 @@ class DockerDriver:
         return Started(handle=handle, network=_network(task, state))
 
     async def recover(self, task: TaskConfig, handle: TaskHandle) -> None:
-        """Find the container again and follow its output from where it was left."""
+        """Find the container again and follow its output from where it was left; wait for a daemon that is away."""
         number = str(handle.state.get("container_id", ""))
         try:
             await self._api.version()
@@ -196,7 +196,7 @@ class DockerDriver:
         except DockerError as error:
             if error.status == 404:
                 raise not_found(f"container {number[:12]} is gone") from error
-            raise LepaError("internal", str(error)) from error
+            log.warning("container not seen yet container=%s reason=%s", number[:12], error)
         self._follow(self._take(task, number))
 
     async def wait(self, task_id: str) -> ExitResult:

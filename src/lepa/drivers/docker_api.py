@@ -203,7 +203,11 @@ class DockerApi:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A request whose answer is a success. timeout_s: silence between two reads; None for as long as it takes."""
         if self._session is None:
-            connector = aiohttp.UnixConnector(self._socket_path, limit=0) if self._socket_path else None
+            connector: aiohttp.BaseConnector = (
+                aiohttp.UnixConnector(self._socket_path, limit=0)
+                if self._socket_path
+                else aiohttp.TCPConnector(limit=0)
+            )
             self._session = aiohttp.ClientSession(connector=connector)
         url = self._base + (self._prefix if versioned else "") + path
         timeout = aiohttp.ClientTimeout(sock_connect=CALL_TIMEOUT_S, sock_read=timeout_s)

@@ -25,7 +25,14 @@ from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.node import DriverInfo
 from lepa.model.stats import MemoryStats, ResourceUsage, TaskCPUStats, TaskResourceUsage
 
-DURATIONS = ("run_for", "start_block_for", "kill_after", "stdout_repeat_duration", "stderr_repeat_duration")
+DURATIONS = (
+    "run_for",
+    "start_block_for",
+    "kill_after",
+    "plugin_exit_after",
+    "stdout_repeat_duration",
+    "stderr_repeat_duration",
+)
 
 OPTIONS = options.Options(
     "mock_driver",
@@ -37,7 +44,6 @@ OPTIONS = options.Options(
         "signal_error": "text",
         "start_error": "text",
         "start_error_recoverable": "bool",
-        "plugin_exit_after": "text",
         "driver_ip": "text",
         "driver_advertise": "bool",
         "driver_port_map": "text",
@@ -54,7 +60,8 @@ class MockDriver:
     """Driver "mock_driver".
 
     run_for: how long the task runs, 0 ends at once. kill_after: how long a stopped task still lives. start_block_for:
-    how long the start takes. Recovered tasks run on for what is left of run_for.
+    how long the start takes. plugin_exit_after: when the driver loses sight of the task. Recovered tasks run on for
+    what is left of run_for.
     """
 
     name = "mock_driver"
@@ -151,8 +158,12 @@ class MockDriver:
                 self._tasks.start("write", self._write(running, stream, path))
 
     async def _run(self, task: "_MockTask", run_for_s: float) -> None:
-        await self._clock.sleep(run_for_s)
         config = task.config.config
+        sight_s = _seconds(config, "plugin_exit_after")
+        if 0 < sight_s < run_for_s:
+            await self._clock.sleep(sight_s)
+            self._end(task, ExitResult(exit_code=-1, error="lost sight of the task", finished_at=self._clock.now_ns()))
+        await self._clock.sleep(run_for_s)
         number = options.number(config, "exit_signal")
         code = options.number(config, "exit_code") or (128 + number if number else 0)
         error = options.text(config, "exit_err_msg")

@@ -18,6 +18,8 @@ from lepa.model.task import LogConfig
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where commands are looked for when the task's environment has no PATH."""
+KILL_SIGNAL = "SIGINT"
+"""What tells a task to stop when its job names no signal, as with Nomad's exec family of drivers."""
 MIB = 1024 * 1024
 
 
@@ -81,7 +83,7 @@ class SupervisedDriver(ABC):
     async def stop(self, task_id: str, signal: str, timeout_s: float) -> None:
         """Signal the task, kill what is left of it after `timeout_s`; return when it has ended."""
         task = self._known(task_id)
-        await self._supervisor.stop(task_id, signal_number(signal or task.kill_signal), timeout_s)
+        await self._supervisor.stop(task_id, signal_number(signal or task.kill_signal, KILL_SIGNAL), timeout_s)
 
     async def signal(self, task_id: str, signal: str) -> None:
         """Send a signal to the task's first process."""

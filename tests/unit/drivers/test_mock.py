@@ -86,6 +86,14 @@ async def test_output_is_written_as_often_as_told(driver: MockDriver, clock: Man
     assert (tmp_path / "o.0").read_text() == "x\nx\nx\n"
 
 
+async def test_a_task_can_be_lost_sight_of(driver: MockDriver, clock: ManualClock) -> None:
+    await begin(driver, clock, make(run_for="1h", plugin_exit_after="2s"))
+    await clock.advance(3)
+    result = await driver.wait("t")
+    assert not result.successful
+    assert result.error == "lost sight of the task"
+
+
 async def test_a_network_of_its_own_is_told(driver: MockDriver, clock: ManualClock) -> None:
     started = await begin(driver, clock, make(driver_ip="10.0.0.9", driver_port_map="http:80"))
     assert started.network is not None

@@ -14,10 +14,10 @@ import socket
 import sys
 from typing import Any
 
+from lepa.drivers.supervisor import processes
 from lepa.drivers.supervisor.server import Server
 
 ANOTHER_RUNS = 3
-LOG_BYTES_MAX = 1024 * 1024
 
 
 def main(arguments: list[str]) -> int:
@@ -48,6 +48,7 @@ def main(arguments: list[str]) -> int:
 
 def _supervise(directory: str, path: str, listener: socket.socket, lock: int, handover: dict[str, Any]) -> int:
     os.chdir(directory)
+    processes.raise_descriptor_limit(handover.get("descriptor_limit", 0))
     server = Server(directory, listener)
     signal.signal(signal.SIGTERM, lambda number, frame: server.leave())
     gc.freeze()
@@ -64,6 +65,7 @@ def _replace(server: Server, directory: str, path: str, listener: socket.socket,
     """Become another program that goes on where we are: same process, hence same children; same pipes, same socket."""
     server.hang_up()
     handover = {**server.handover(), "listener": listener.fileno(), "lock": lock}
+    handover["descriptor_limit"] = processes.task_descriptor_limit()
     memory = os.memfd_create("handover", 0)
     os.write(memory, json.dumps(handover).encode())
     os.lseek(memory, 0, os.SEEK_SET)
@@ -126,10 +128,7 @@ def _detach(directory: str, keep: set[int]) -> None:
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     log_path = os.path.join(directory, "supervisor.log")
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
-    log = os.open(log_path, flags, 0o600)
-    if os.fstat(log).st_size > LOG_BYTES_MAX:
-        os.truncate(log_path, 0)
+    log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     null = os.open(os.devnull, os.O_RDWR)
     for target, source in ((0, null), (1, log), (2, log)):
         os.dup2(source, target, inheritable=True)

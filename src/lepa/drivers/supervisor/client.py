@@ -153,6 +153,8 @@ class Supervisor:
 
     async def _ask(self, do: str, **what: Any) -> Any:
         """Send a request and wait for its answer; it is sent again when the connection is lost meanwhile."""
+        if self._closing and self._writer is None:
+            raise LepaError("internal", "the connection to the supervisor was closed")
         number, self._next_request = self._next_request, self._next_request + 1
         frame = encode_frame({"id": number, "do": do, **what})
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

@@ -6,10 +6,10 @@ killed; what it writes waits in the pipe, and the next supervisor opens the pipe
 
 import contextlib
 import os
-import sys
 from collections.abc import Iterable
 
 from lepa.drivers.supervisor.messages import LogFiles
+from lepa.drivers.supervisor.notes import note
 from lepa.drivers.supervisor.rotation import cut, expired, newest
 
 READ_BYTES_MAX = 256 * 1024
@@ -82,7 +82,7 @@ class RotatedFile:
 
     def _drop(self, data: memoryview, error: OSError) -> None:
         if not self.dropped_bytes:
-            print(f"output dropped path={self._files.path} reason={error}", file=sys.stderr)
+            note(f"output dropped path={self._files.path} reason={error}")
         self.dropped_bytes += len(data)
         self.close()
 

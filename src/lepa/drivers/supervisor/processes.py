@@ -3,6 +3,7 @@
 import contextlib
 import fcntl
 import os
+import resource
 import signal
 import termios
 from typing import NamedTuple, NoReturn
@@ -11,6 +12,25 @@ from lepa.drivers.supervisor.messages import NO_CHANGE, Command
 
 MARK = "LEPA_SUPERVISED"
 """Environment variable that marks a task's processes, for hosts where no cgroup can hold them together."""
+
+
+_task_descriptors_max = 0
+
+
+def raise_descriptor_limit(for_tasks: int) -> None:
+    """Let ourselves have as many descriptors as the hard limit allows: two a task are needed.
+
+    for_tasks: the soft limit tasks get, as it was before a predecessor raised it; 0: as it is now.
+    """
+    global _task_descriptors_max
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    _task_descriptors_max = for_tasks or soft
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def task_descriptor_limit() -> int:
+    """The soft limit of descriptors that tasks get."""
+    return _task_descriptors_max
 
 
 class Child(NamedTuple):
@@ -51,6 +71,7 @@ def _become(
         if terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         _reset_signals()
+        _lower_descriptor_limit()
         os.umask(0o022)
         step = f"enter directory {command.cwd}"
         os.chdir(command.cwd)
@@ -76,6 +97,12 @@ def _reset_signals() -> None:
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+
+def _lower_descriptor_limit() -> None:
+    if _task_descriptors_max:
+        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (_task_descriptors_max, hard))
 
 
 def _take_identity(command: Command) -> None:

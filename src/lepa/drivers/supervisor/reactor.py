@@ -2,10 +2,11 @@
 
 import heapq
 import select
-import sys
 import time
 import traceback
 from collections.abc import Callable
+
+from lepa.drivers.supervisor.notes import note
 
 READABLE = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 WRITABLE = select.EPOLLOUT
@@ -101,4 +102,4 @@ class Reactor:
         try:
             call()
         except Exception:
-            traceback.print_exc(file=sys.stderr)
+            note(traceback.format_exc())

@@ -12,6 +12,7 @@ from typing import Any
 from lepa import __version__
 from lepa.drivers.supervisor.frames import BrokenFrame, Frame, FrameReader, encode_frame
 from lepa.drivers.supervisor.messages import PROGRAM, TaskInfo, command, task_spec, to_json
+from lepa.drivers.supervisor.notes import note
 from lepa.drivers.supervisor.reactor import READABLE, WRITABLE, Reactor
 from lepa.drivers.supervisor.reaper import Reaper
 from lepa.drivers.supervisor.sessions import SESSIONS_MAX, Session
@@ -24,6 +25,8 @@ OUTBOX_PAUSE_BYTES = 1024 * 1024
 OUTBOX_BYTES_MAX = 64 * 1024 * 1024
 """A peer that has let so much pile up does not read: it is dropped, and hears all again when it reconnects."""
 TASK_ID_LENGTH_MAX = 200
+ACCEPT_AGAIN_S = 1.0
+"""Pause after a connection could not be accepted, as when no descriptor is free."""
 REPLACE_WITHIN_S = 5.0
 """How long a replacement waits for a moment without starts and ends under way."""
 
@@ -73,7 +76,7 @@ class Server:
     def run(self, descriptors: dict[str, dict[str, int]], deadlines: dict[str, float]) -> None:
         """Serve until told to end or to be replaced (then `replace_with` says by what)."""
         self._tasks.recover(descriptors, deadlines)
-        self._reactor.watch(self._listener.fileno(), READABLE, lambda mask: self._accept())
+        self._listen()
         self._reactor.run()
 
     def handover(self) -> dict[str, Any]:
@@ -96,8 +99,17 @@ class Server:
 
     # ---- connections
 
+    def _listen(self) -> None:
+        self._reactor.watch(self._listener.fileno(), READABLE, lambda mask: self._accept())
+
     def _accept(self) -> None:
-        peer, _ = self._listener.accept()
+        try:
+            peer, _ = self._listener.accept()
+        except OSError as error:
+            note(f"connection not accepted reason={error}")
+            self._reactor.unwatch(self._listener.fileno())
+            self._reactor.after(ACCEPT_AGAIN_S, self._listen)
+            return
         if len(self._connections) >= CONNECTIONS_MAX or not _is_ours(peer):
             peer.close()
             return
@@ -119,7 +131,7 @@ class Server:
         except BlockingIOError:
             return
         except (OSError, BrokenFrame) as error:
-            print(f"connection dropped reason={error}", file=sys.stderr)
+            note(f"connection dropped reason={error}")
             data, frames = b"", []
         for frame in frames:
             self._serve(connection, frame)
@@ -199,6 +211,8 @@ class Server:
             refuse(error)
         except (KeyError, TypeError, ValueError) as error:
             refuse(Refused("invalid", f"{frame.head.get('do')}: {type(error).__name__}: {error}"))
+        except OSError as error:
+            refuse(Refused("internal", f"{frame.head.get('do')}: {error}"))
 
     def _hello(self, connection: Connection, frame: Frame, answer: "Answer", refuse: "Refuse") -> None:
         answer({"version": __version__, "pid": os.getpid()})

@@ -69,7 +69,10 @@ class Session:
             command, terminal = command._replace(argv=argv), False
         child_ends = self._open_terminal() if terminal else self._open_pipes()
         try:
-            child = spawn(command, (child_ends[0], child_ends[1], child_ends[2]), cgroups, terminal=terminal)
+            child = spawn(command, child_ends, cgroups, terminal=terminal)
+        except OSError:
+            self._close_streams()
+            raise
         finally:
             for fd in set(child_ends):
                 os.close(fd)

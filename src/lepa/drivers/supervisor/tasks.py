@@ -10,7 +10,6 @@ after the exit is in the journal, does anyone hear of it.
 import contextlib
 import os
 import signal
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 
@@ -18,6 +17,7 @@ from lepa.drivers.supervisor import cgroups
 from lepa.drivers.supervisor.journal import JournalFile, read_journal
 from lepa.drivers.supervisor.log_pump import LogPump, find_pipe, open_pipe, pipe_number
 from lepa.drivers.supervisor.messages import Exit, LogFiles, TaskInfo, TaskSpec
+from lepa.drivers.supervisor.notes import note
 from lepa.drivers.supervisor.processes import MARK, born, family, spawn
 from lepa.drivers.supervisor.reactor import READABLE, Reactor, Timer
 from lepa.drivers.supervisor.reaper import Reaper
@@ -181,7 +181,7 @@ class Tasks:
     def settle(self) -> None:
         """At the end of a turn: make exits durable, then tell them."""
         if not self._journal.sync() and self._ended:
-            print("journal not written, exits are told all the same", file=sys.stderr)
+            note("journal not written, exits are told all the same")
         ended, self._ended = self._ended, []
         for task in ended:
             self._told(task.info())
@@ -217,7 +217,7 @@ class Tasks:
         """Take up what the journal says, with the open pipes and deadlines of a predecessor in the same process."""
         journal = read_journal(self._directory)
         if journal.damaged:
-            print(f"journal had damaged lines count={journal.damaged}", file=sys.stderr)
+            note(f"journal had damaged lines count={journal.damaged}")
         same_boot = journal.boot_id == self._boot_id
         for record in journal.tasks.values():
             task = self._tasks[record.id] = Task(record)
