@@ -112,7 +112,8 @@ def test_nothing_is_left_after_stop_and_the_port_is_free_again() -> None:
     with connected(server) as stream:
         stream.send(b"\0")
         server.stop()
-        assert stream.recv(1) == b""
+        with contextlib.suppress(ConnectionResetError):  # what was sent had not been read
+            assert stream.recv(1) == b""
     assert threading.active_count() == before
     gc.collect()
     again = DnsServer("127.0.0.1", server.port, DnsSettings(), SystemClock())
