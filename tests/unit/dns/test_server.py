@@ -1,3 +1,4 @@
+import contextlib
 import gc
 import socket
 import threading
