@@ -145,7 +145,7 @@ async def test_a_fork_bomb_ends_at_the_limit(
 async def test_a_stopped_task_keeps_the_exit_code_it_chose(
     driver: OciExec, make_task: MakeTask, tmp_path: Path
 ) -> None:
-    task = make_task("sh", "-c", "trap 'exit 12' TERM; echo up; while :; do sleep 0.05; done")
+    task = make_task("sh", "-c", "trap 'exit 12' INT; echo up; while :; do sleep 0.05; done")
     await driver.start(task)
     await until((tmp_path / "t.stdout.0").exists)
     await driver.stop(task.id, "", 5)
