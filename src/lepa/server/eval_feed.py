@@ -6,7 +6,6 @@ of the same way: a node that becomes ready or an allocation that gives way lets 
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -18,6 +17,7 @@ from lepa.kit.telemetry import Metrics
 from lepa.model.allocation import Allocation
 from lepa.model.evaluation import Evaluation
 from lepa.model.node import Node
+from lepa.server.alarm import Alarm
 from lepa.server.blocked_evals import BlockedEvals
 from lepa.server.eval_broker import DELIVERIES_MAX, Delivery, EvalBroker, delay_s
 from lepa.server.writer import Writer
@@ -170,15 +170,12 @@ class EvalFeed:
             await self._writer.write(command)
 
     async def _keep_time(self) -> None:
+        alarm = Alarm(self._clock, self._tasks)
         while True:
             self.broker.poll(self._clock.now())
             self._move()
             moved = self._moved
-            wake_at = self.broker.wake_at()
-            timeout_s = None if wake_at is None else max(0.0, wake_at - self._clock.now())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await moved.wait()
+            await alarm.wait(moved, self.broker.wake_at())
 
     async def _retry_blocked(self) -> None:
         while True:

@@ -6,7 +6,6 @@ deciders. When it loses the election all of that ends; a write that was under wa
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -17,6 +16,7 @@ from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
+from lepa.server.alarm import Alarm
 from lepa.server.deciders import deployments, drains
 from lepa.server.deciders.garbage import find_garbage
 from lepa.server.deciders.heartbeats import Heartbeats, disconnected_too_long, silent
@@ -177,12 +177,10 @@ class Leadership:
         """The leading parts; waits for them up to timeout_s. Raises LepaError(no_leader)."""
         deadline = self._parts.clock.now() + timeout_s
         while self.leading is None:
-            left = deadline - self._parts.clock.now()
-            if left <= 0:
+            if self._parts.clock.now() >= deadline:
                 raise LepaError("no_leader", "No cluster leader")
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(left):
-                    await self._changed.wait()
+            await Alarm(self._parts.clock, self._tasks).wait(self._changed, deadline)
+            self._announce()  # whoever waits longer waits on a fresh event
         return self.leading
 
     async def _watch(self) -> None:
@@ -208,16 +206,13 @@ class Leadership:
 
     async def _elect(self) -> None:
         clock = self._parts.clock
+        alarm = Alarm(clock, self._tasks)
         while True:
             self._moved.clear()
             while orders := self._election.poll(clock.now()):
                 for order in orders:
                     await self._carry_out(order)
-            wake_at = self._election.wake_at()
-            timeout_s = None if wake_at is None else max(0.0, wake_at - clock.now())
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(timeout_s):
-                    await self._moved.wait()
+            await alarm.wait(self._moved, self._election.wake_at())
 
     async def _carry_out(self, order: Campaign | KeepLease | Lead | StepDown) -> None:
         clock = self._parts.clock

@@ -1,0 +1,106 @@
+"""A worker gives back what it cannot do, and gives up when its plans are refused."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from tests.builders import make_job, make_node
+from tests.clocks import ManualClock
+
+from lepa.kit.sources import SeededRandom
+from lepa.kit.tasks import Tasks
+from lepa.kit.telemetry import Metrics
+from lepa.model.errors import LepaError
+from lepa.model.evaluation import Evaluation
+from lepa.model.plan import Plan, PlanResult
+from lepa.server.eval_broker import Delivery
+from lepa.server.worker import Worker
+from lepa.server.writer import Writer
+from lepa.state.commands.jobs import register_job
+from lepa.state.commands.nodes import register_node
+from lepa.state.replica import Replica
+from lepa.store.memory import MemoryStore
+from lepa.store.protocol import Fence, Put, Txn
+
+
+class Feed:
+    """One delivery, and what became of it."""
+
+    def __init__(self, evaluation: Evaluation) -> None:
+        self.delivery = Delivery(evaluation, "token", 0)
+        self.handed = False
+        self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def dequeue(self, types: Any) -> Delivery:
+        if self.handed:
+            await asyncio.Event().wait()
+        self.handed = True
+        return self.delivery
+
+    def ack(self, delivery: Delivery, index: int) -> None:
+        self.ended.set_result("ack")
+
+    def nack(self, delivery: Delivery) -> None:
+        self.ended.set_result("nack")
+
+
+class Applier:
+    """Answers every plan in the same way."""
+
+    def __init__(self, answer: PlanResult | Exception) -> None:
+        self.answer = answer
+        self.plans: list[Plan] = []
+
+    async def submit(self, plan: Plan) -> PlanResult:
+        self.plans.append(plan)
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return self.answer
+
+
+async def work(answer: PlanResult | Exception) -> tuple[str, Applier, Replica, str]:
+    """One evaluation of a job that fits, with an applier that answers so: how it ended."""
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    replica, applier = Replica(store, clock), Applier(answer)
+    async with replica, Tasks("test") as tasks:
+        writer = Writer(store, replica, clock, SeededRandom(1))
+        writer.fence = Fence("leader", (await store.commit(Txn((Put("leader", b"me"),)))).revision)
+        await writer.write(lambda draft: register_node(draft, make_node()))
+        evaluation = (await writer.write(lambda draft: register_job(draft, make_job()))).value.evaluation
+        assert evaluation is not None
+        feed = Feed(evaluation)
+        worker = Worker(replica, feed, applier, writer, clock, SeededRandom(2), Metrics(), ("service",))  # type: ignore[arg-type]
+        tasks.start("work", worker.run())
+        async with asyncio.timeout(5):
+            ended = await feed.ended
+    await store.close()
+    return ended, applier, replica, evaluation.id
+
+
+async def test_a_plan_that_was_taken_completes_the_evaluation() -> None:
+    ended, applier, replica, eval_id = await work(PlanResult(applied_index=1))
+    (plan,) = applier.plans
+    assert (ended, plan.eval_token, len(plan.updates)) == ("ack", "token", 1)
+    evaluation = replica.snapshot.evaluation(eval_id)
+    assert evaluation is not None
+    assert evaluation.status == "complete"
+
+
+async def test_plans_that_are_always_refused_end_in_a_blocked_evaluation() -> None:
+    ended, applier, replica, eval_id = await work(PlanResult(refresh_index=1, rejected_nodes=("node-1",)))
+    assert (ended, len(applier.plans)) == ("ack", 5)
+    evaluation = replica.snapshot.evaluation(eval_id)
+    assert evaluation is not None
+    assert (evaluation.status, evaluation.status_description) == ("failed", "maximum attempts reached (5)")
+    blocked = replica.snapshot.evaluation(evaluation.blocked_eval)
+    assert blocked is not None
+    assert (blocked.status, blocked.triggered_by) == ("blocked", "max-plan-attempts")
+
+
+@pytest.mark.parametrize("error", [LepaError("conflict", "taken away"), ZeroDivisionError()])
+async def test_what_goes_wrong_is_given_back(error: Exception) -> None:
+    ended, _, replica, eval_id = await work(error)
+    evaluation = replica.snapshot.evaluation(eval_id)
+    assert evaluation is not None
+    assert (ended, evaluation.status) == ("nack", "pending")
