@@ -127,7 +127,7 @@ class JobPlanRequest(Request, frozen=True):
 class PlanAnnotations(Wire, frozen=True):
     """Counts by group, and what would be evicted."""
 
-    desired_tg_updates: dict[str, DesiredUpdates] = {}
+    desired_tg_updates: dict[str, DesiredUpdates] = field(default_factory=dict, name="DesiredTGUpdates")
     preempted_allocs: tuple[AllocListStub, ...] = ()
 
 
@@ -135,7 +135,7 @@ class JobPlanResponse(Wire, frozen=True):
     """What a plan would change. diff is a `lepa.model.job_diff.JobDiff` in builtins. job_modify_index 0: a new job."""
 
     annotations: PlanAnnotations = PlanAnnotations()
-    failed_tg_allocs: dict[str, AllocMetric] = {}
+    failed_tg_allocs: dict[str, AllocMetric] = field(default_factory=dict, name="FailedTGAllocs")
     job_modify_index: int = 0
     created_evals: tuple[Evaluation, ...] = ()
     diff: dict[str, Any] | None = None
