@@ -4,7 +4,6 @@
 is its message as plain text, and anything else is 500 with a sentence and the details in the log.
 """
 
-import asyncio
 import errno
 import logging
 import time
@@ -23,6 +22,8 @@ log = logging.getLogger(__name__)
 ROUTES: tuple[Route, ...] = (*jobs.ROUTES, *resources.ROUTES, *files.ROUTES, *streams.ROUTES, *agent.ROUTES)
 SHUTDOWN_S = 2.0
 BACKLOG = 1024
+CALLER_LEFT = 499
+"""Counted for a request whose connection ended before its answer did."""
 
 Bound = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -62,19 +63,31 @@ def bind(edge: Edge, handle: Handle, name: str) -> Bound:
             response = text_response(413, f"request body is larger than {BODY_MAX} bytes")
         except web.HTTPException as error:
             response = text_response(error.status, error.reason)
-        except asyncio.CancelledError:
-            raise
         except ConnectionError:
-            raise
+            response = _hang_up(request)
+        except TimeoutError:
+            response = text_response(504, "no answer in time")
         except Exception:
             log.exception("request failed method=%s path=%s", request.method, request.path)
             response = text_response(500, "internal error; the agent's log has the details")
+        if request.writer.output_size and not response.prepared:
+            response = _hang_up(request)
         edge.metrics.sample("nomad.http.request", (time.perf_counter() - started) * 1000, path=name)
         if extra_headers and not response.prepared:
             response.headers.update(extra_headers)
         return response
 
     return bound
+
+
+def _hang_up(request: web.Request) -> web.StreamResponse:
+    """End the connection: the caller has left, or an answer that has begun cannot go on.
+
+    Nothing of the response that is returned arrives; it tells aiohttp that the request is done.
+    """
+    if request.transport is not None:
+        request.transport.abort()
+    return web.Response(status=CALLER_LEFT)
 
 
 async def _invalid_method(edge: Edge, request: web.Request) -> web.StreamResponse:
@@ -98,7 +111,11 @@ class Api:
 
     async def __aenter__(self) -> "Api":
         runner = web.AppRunner(
-            build(self._edge), access_log=None, handler_cancellation=True, shutdown_timeout=SHUTDOWN_S
+            build(self._edge),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=SHUTDOWN_S,
+            logger=_protocol_log(),
         )
         await runner.setup()
         self._runner = runner
@@ -120,6 +137,25 @@ class Api:
     def ports(self) -> list[int]:
         """Ports that are listened on; useful when 0 was asked for."""
         return [address[1] for address in self._runner.addresses] if self._runner else []
+
+
+def _protocol_log() -> logging.Logger:
+    """Where aiohttp reports requests that it cannot read: a line each, because the mistake is the caller's."""
+    quiet = logging.getLogger(f"{__name__}.protocol")
+    quiet.filters = [_in_one_line]
+    return quiet
+
+
+def _in_one_line(record: logging.LogRecord) -> bool:
+    error = record.exc_info[1] if record.exc_info else None
+    if error is not None:
+        record.levelno, record.levelname = logging.INFO, "INFO"
+        record.msg, record.args, record.exc_info = (
+            f"{record.getMessage()} error={' '.join(str(error).split())}",
+            (),
+            None,
+        )
+    return True
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> LepaError:

@@ -4,6 +4,7 @@ Each route finds the node first. Another node's allocations are asked for at tha
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
@@ -133,7 +134,7 @@ async def _send(request: web.Request, frames: AsyncIterator[StreamFrame], *, pla
                 tasks.start("heartbeat", _heartbeat(response))
             async for frame in frames:
                 await response.write(frame.data if plain else wire.to_json(frame))
-    except (LepaError, ConnectionError):
+    except LepaError:
         return response
     finally:
         await frames.aclose()  # type: ignore[attr-defined]
@@ -143,9 +144,10 @@ async def _send(request: web.Request, frames: AsyncIterator[StreamFrame], *, pla
 
 async def _heartbeat(response: web.StreamResponse) -> None:
     """An empty object each second tells the reader that the stream lives."""
-    while True:
-        await asyncio.sleep(HEARTBEAT_S)
-        await response.write(b"{}")
+    with contextlib.suppress(ConnectionError):
+        while True:
+            await asyncio.sleep(HEARTBEAT_S)
+            await response.write(b"{}")
 
 
 # Life cycle and figures

@@ -8,8 +8,9 @@ empty object is a heartbeat, both ways.
 import asyncio
 import base64
 import binascii
+import contextlib
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import msgspec
@@ -127,9 +128,10 @@ async def _pump_input(socket: web.WebSocketResponse, session: TaskSession) -> No
 
 
 async def _heartbeat(socket: web.WebSocketResponse) -> None:
-    while True:
-        await asyncio.sleep(EXEC_HEARTBEAT_S)
-        await _send(socket, {})
+    with contextlib.suppress(ConnectionError, TimeoutError):
+        while True:
+            await asyncio.sleep(EXEC_HEARTBEAT_S)
+            await _send(socket, {})
 
 
 async def _send(socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
@@ -156,17 +158,15 @@ async def events(edge: Edge, request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache"})
     await response.prepare(request)
     await response.write(b"{}\n")
-    try:
-        async for line in _with_heartbeats(batches):
+    async with contextlib.aclosing(_with_heartbeats(batches)) as lines:
+        async for line in lines:
             await asyncio.wait_for(response.write(line), WRITE_S)
-    except (LepaError, ConnectionError, TimeoutError):
-        return response
     return response
 
 
-async def _with_heartbeats(batches: AsyncIterator[r.EventBatch]) -> AsyncIterator[bytes]:
-    """Lines of batches; `{}` after each EVENT_HEARTBEAT_S without one."""
-    waiting: asyncio.Future[r.EventBatch] | None = None
+async def _with_heartbeats(batches: AsyncIterator[r.EventBatch]) -> AsyncGenerator[bytes, None]:
+    """Lines of batches until there are no more; `{}` after each EVENT_HEARTBEAT_S without one."""
+    waiting: asyncio.Future[r.EventBatch | None] | None = None
     async with Tasks("api.events") as tasks:
         while True:
             waiting = waiting or tasks.start("next", _next(batches))
@@ -175,14 +175,16 @@ async def _with_heartbeats(batches: AsyncIterator[r.EventBatch]) -> AsyncIterato
                 yield b"{}\n"
                 continue
             batch, waiting = waiting.result(), None
+            if batch is None:
+                return
             yield wire.to_json({"Index": batch.index, "Events": batch.events}) + b"\n" if batch.events else b"{}\n"
 
 
-async def _next(batches: AsyncIterator[r.EventBatch]) -> r.EventBatch:
-    try:
+async def _next(batches: AsyncIterator[r.EventBatch]) -> r.EventBatch | None:
+    """The next batch; None when the server has ended the stream."""
+    with contextlib.suppress(StopAsyncIteration, LepaError):
         return await anext(batches)
-    except StopAsyncIteration:
-        raise LepaError("no_leader", "the event stream ended") from None
+    return None
 
 
 # Log
