@@ -55,9 +55,9 @@ def _supervise(directory: str, path: str, listener: socket.socket, lock: int, ha
     server.run(handover.get("descriptors", {}), handover.get("deadlines", {}))
     if server.replace_with:
         _replace(server, directory, path, listener, lock)
-    server.close()
-    if not server.replace_with:
+    else:
         os.unlink(path)
+    server.close()
     return 0
 
 
