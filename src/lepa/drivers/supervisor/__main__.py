@@ -56,7 +56,8 @@ def _supervise(directory: str, path: str, listener: socket.socket, lock: int, ha
     if server.replace_with:
         _replace(server, directory, path, listener, lock)
     else:
-        os.unlink(path)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(path)
     server.close()
     return 0
 
