@@ -1,0 +1,155 @@
+"""What can be asked about jobs."""
+
+import pytest
+from msgspec.structs import replace
+from tests.builders import make_alloc, make_deployment, make_group, make_job, make_service
+from tests.world import World
+
+from lepa.model.allocation import AllocDeploymentStatus
+from lepa.model.errors import LepaError
+from lepa.model.job import JobVersionTag
+from lepa.model.policies import PeriodicConfig, ScalingPolicy
+from lepa.rpc import requests as r
+from lepa.server.endpoints import job_reads as reads
+from lepa.state import keys
+from lepa.state.commands.jobs import deregister_job, launch_child
+
+WEB = r.JobReadRequest(id="web")
+
+
+def test_jobs_are_listed_by_namespace_and_id() -> None:
+    world = World()
+    for name, namespace in (("b", "default"), ("a", "default"), ("c", "blue")):
+        world.job(make_job(name, namespace=namespace, meta={"k": "v"}))
+    mine = reads.list_jobs(world.snapshot, r.JobListRequest()).items
+    assert [(job.id, job.namespace, job.meta) for job in mine] == [("a", "default", {}), ("b", "default", {})]
+    everything = reads.list_jobs(world.snapshot, r.JobListRequest(namespace="*", meta=True, reverse=True)).items
+    assert [(job.id, job.meta) for job in everything] == [("b", {"k": "v"}), ("a", {"k": "v"}), ("c", {"k": "v"})]
+    assert [job.id for job in reads.list_jobs(world.snapshot, r.JobListRequest(prefix="b")).items] == ["b"]
+    page = reads.list_jobs(world.snapshot, r.JobListRequest(namespace="*", per_page=2))
+    assert ([job.id for job in page.items], page.next_token) == (["c", "a"], "default.b")
+    rest = reads.list_jobs(world.snapshot, r.JobListRequest(namespace="*", next_token=page.next_token))
+    assert [job.id for job in rest.items] == ["b"]
+
+
+def test_statuses_show_what_changed_last_first() -> None:
+    world = World()
+    world.job(make_job("a"))
+    b = world.job(make_job("b", meta={"pack.name": "x"}))
+    world.job(make_job("child", parent_id=""))
+    world.put_alloc(make_alloc(job=b, deployment_status=AllocDeploymentStatus(healthy=True, canary=True)))
+    world.put_deployment(make_deployment(job=b))
+    found = reads.list_statuses(world.snapshot, r.JobStatusesRequest()).items
+    assert [job.id for job in found] == ["b", "child", "a"]
+    assert found[0].allocs[0].deployment_status == {"Canary": True, "Healthy": True}
+    assert (found[0].is_pack, found[0].latest_deployment.is_active, found[0].group_count_sum) == (True, True, 1)
+    only = reads.list_statuses(world.snapshot, r.JobStatusesRequest(jobs=(("default", "a"),))).items
+    assert [job.id for job in only] == ["a"]
+    page = reads.list_statuses(world.snapshot, r.JobStatusesRequest(per_page=1))
+    rest = reads.list_statuses(world.snapshot, r.JobStatusesRequest(next_token=page.next_token))
+    assert [job.id for job in (*page.items, *rest.items)] == ["b", "child", "a"]
+    old_first = reads.list_statuses(world.snapshot, r.JobStatusesRequest(reverse=True)).items
+    assert [job.id for job in old_first] == ["a", "child", "b"]
+
+
+def test_children_are_shown_when_they_are_asked_for() -> None:
+    world = World()
+    parent = world.job(make_job(type="batch", periodic=PeriodicConfig(spec="@daily")))
+    world.do(launch_child, replace(parent, id="web/periodic-1", parent_id="web", periodic=None), "periodic-job")
+    assert len(reads.list_statuses(world.snapshot, r.JobStatusesRequest()).items) == 1
+    assert len(reads.list_statuses(world.snapshot, r.JobStatusesRequest(include_children=True)).items) == 2
+
+
+def test_versions_come_newest_first_with_their_differences() -> None:
+    world = World()
+    for count in (1, 2, 3):
+        world.job(make_job(count=count))
+    plain = reads.list_versions(world.snapshot, WEB)
+    assert ([job.version for job in plain.versions], plain.diffs) == ([2, 1, 0], ())
+    found = reads.list_versions(world.snapshot, replace(WEB, diffs=True))
+    assert [_count_change(diff) for diff in found.diffs] == [("2", "3"), ("1", "2")]
+    against = reads.list_versions(world.snapshot, replace(WEB, diffs=True, diff_version=0))
+    assert [_count_change(diff) for diff in against.diffs] == [("1", "3"), ("1", "2")]
+    with pytest.raises(LepaError, match="version 9 not found"):
+        reads.list_versions(world.snapshot, replace(WEB, diffs=True, diff_version=9))
+    with pytest.raises(LepaError, match='tag "golden" not found'):
+        reads.list_versions(world.snapshot, replace(WEB, diffs=True, diff_tag="golden"))
+    tagged = replace(plain.versions[2], version_tag=JobVersionTag(name="golden"))
+    world.do(lambda draft: draft.overwrite(keys.job_version_key("default", "web", 0), tagged))
+    assert len(reads.list_versions(world.snapshot, replace(WEB, diffs=True, diff_tag="golden")).diffs) == 2
+
+
+def _count_change(diff: dict) -> tuple[str, str]:  # type: ignore[type-arg]
+    (field,) = [field for field in diff["TaskGroups"][0]["Fields"] if field["Name"] == "Count"]
+    return field["Old"], field["New"]
+
+
+def test_what_belongs_to_an_earlier_job_of_the_same_id_is_left_out() -> None:
+    world = World()
+    old = world.job(make_job())
+    world.put_alloc(make_alloc("old", job=old))
+    world.put_deployment(make_deployment("old", job=old))
+    world.do(deregister_job, "default", "web", purge=True)
+    new = world.job(make_job())
+    world.put_alloc(make_alloc("new", job=new))
+    world.put_deployment(make_deployment("new", job=new))
+    assert [alloc.id for alloc in reads.list_allocations(world.snapshot, WEB)] == ["new"]
+    assert [one.id for one in reads.list_deployments(world.snapshot, WEB)] == ["new"]
+    everything = replace(WEB, all=True)
+    assert [alloc.id for alloc in reads.list_allocations(world.snapshot, everything)] == ["old", "new"]
+    assert [one.id for one in reads.list_deployments(world.snapshot, everything)] == ["new", "old"]
+    latest = reads.latest_deployment(world.snapshot, WEB)
+    assert latest is not None
+    assert latest.id == "new"
+
+
+def test_evaluations_come_newest_first() -> None:
+    world = World()
+    world.job(make_job())
+    world.do(deregister_job, "default", "web", purge=False)
+    found = reads.list_evaluations(world.snapshot, WEB)
+    assert [evaluation.triggered_by for evaluation in found] == ["job-deregister", "job-register"]
+
+
+def test_what_is_not_there_is_none_or_not_found() -> None:
+    snapshot = World().snapshot
+    assert reads.get_job(snapshot, WEB) is None
+    assert reads.get_summary(snapshot, WEB) is None
+    assert reads.get_submission(snapshot, WEB) is None
+    assert reads.scale_status(snapshot, WEB) is None
+    with pytest.raises(LepaError, match="job not found"):
+        reads.list_services(snapshot, WEB)
+
+
+def test_services_of_a_job_are_those_of_its_allocations() -> None:
+    world = World()
+    world.job(make_job())
+    world.do(lambda draft: draft.overwrite("services/default/web/service-1", make_service()))
+    assert [service.id for service in reads.list_services(world.snapshot, WEB)] == ["service-1"]
+
+
+def test_scale_status_counts_what_lives() -> None:
+    world = World()
+    job = world.job(make_job(count=3))
+    deployment = world.put_deployment(make_deployment(job=job))
+    for name, status in (("a", "running"), ("b", "pending"), ("c", "failed")):
+        healthy = AllocDeploymentStatus(healthy=True) if name == "a" else None
+        fields = {"client_status": status, "deployment_id": deployment.id, "deployment_status": healthy}
+        world.put_alloc(make_alloc(name, job=job, **fields))
+    status = reads.scale_status(world.snapshot, WEB)
+    assert status is not None
+    group = status.task_groups["web"]
+    assert (group.desired, group.placed, group.running, group.healthy, group.unhealthy) == (3, 2, 1, 1, 0)
+
+
+def test_scaling_policies_are_those_of_jobs_that_run() -> None:
+    world = World()
+    job = make_job(groups=(make_group(scaling=ScalingPolicy(min=1, max=3)),))
+    world.job(job)
+    (stub,) = reads.list_scaling_policies(world.snapshot, r.ReadRequest())
+    policy = reads.get_scaling_policy(world.snapshot, r.ReadRequest(id=stub.id))
+    assert policy is not None
+    assert (policy.max, policy.create_index > 0) == (3, True)
+    assert reads.list_scaling_policies(world.snapshot, r.ReadRequest(namespace="blue")) == ()
+    world.job(replace(job, stop=True))
+    assert reads.list_scaling_policies(world.snapshot, r.ReadRequest()) == ()
