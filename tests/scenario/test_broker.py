@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from tests.builders import make_eval, make_job
+from tests.scenario.transcript import check
 
 from lepa.model.evaluation import Evaluation
 from lepa.server.blocked_evals import BlockedEvals
 from lepa.server.eval_broker import EvalBroker
-from tests.builders import make_eval, make_job
-from tests.scenario.transcript import check
 
 SCRIPTS = sorted((Path(__file__).parent / "broker").glob("*.txt"))
 
