@@ -13,12 +13,16 @@ from types import MappingProxyType
 
 import msgspec
 
+from lepa.model.service import CheckState
+
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
     """One registered instance of a service.
 
     address: IP or host name; empty means the address of the node. port: 0 when the service has none. healthy: whether
-    every check passes. weight: its share beside its peers, as in an SRV record.
+    it may be given to clients. status: "passing", "warning" or "critical". weight: its share beside its peers, as in an
+    SRV record; warning_weight: the same while it warns. checks: those that its registration tells of. agent: the agent
+    that took it from outside the jobs. Indexes are 0 where they are not told.
     """
 
     id: str
@@ -34,7 +38,14 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     job_id: str = ""
     alloc_id: str = ""
     healthy: bool = True
+    status: str = "passing"
     weight: int = 1
+    warning_weight: int = 1
+    meta: tuple[tuple[str, str], ...] = ()
+    checks: tuple[CheckState, ...] = ()
+    agent: str = ""
+    create_index: int = 0
+    modify_index: int = 0
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,6 +3,9 @@
 The stream is opened before the full read, so that nothing is missed between the two; events that the read already
 contains are recognised by their index. When the stream breaks, everything is read again. Works on any agent that speaks
 Nomad's API; one that does not tell the status of instances has them all healthy.
+
+Machines outside the cluster that offer services are nodes of the table too; an instance on a node that is down is not
+healthy. The index of a table is never lower than that of the table before it.
 """
 
 import logging
@@ -10,10 +13,13 @@ from collections.abc import AsyncIterator, Callable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from lepa.catalog.table import Instance, Node, ServiceTable
 from lepa.kit.sources import Clock
+from lepa.model import wire
 from lepa.model.errors import LepaError
+from lepa.model.service import ServiceRegistration
 from lepa.sdk.async_connection import AsyncConnection
 
 log = logging.getLogger(__name__)
@@ -36,6 +42,8 @@ class Watcher:
         self._read_at: dict[tuple[str, str], int] = {}
         self._names: dict[str, str] = {}
         self._nodes: tuple[Node, ...] = ()
+        self._down: frozenset[str] = frozenset()
+        self._outside: dict[str, Node] = {}
         self.table = ServiceTable.build((), (), 0)
 
     async def run(self) -> None:
@@ -55,21 +63,21 @@ class Watcher:
             await self._take(batch)
 
     async def _read_everything(self) -> None:
-        await self._read_nodes()
+        index = await self._read_nodes()
         listed = await self._connection.get("/v1/services", {"namespace": "*"})
-        self._instances, self._read_at = {}, {}
+        self._instances, self._outside, self._read_at = {}, {}, {}
         for group in (listed.value or [])[:SERVICES_MAX]:
             for stub in group["Services"]:
                 await self._read_service(group["Namespace"], stub["ServiceName"])
-        self._rebuild(listed.index)
+        self._rebuild(max(index, listed.index, *self._read_at.values()))
 
     async def _read_service(self, namespace: str, name: str) -> None:
         answer = await self._connection.get(f"/v1/service/{name}", {"namespace": namespace})
         self._read_at[namespace, name] = answer.index
         for registration in answer.value or []:
-            self._instances[registration["ID"]] = self._instance(registration)
+            self._put(registration)
 
-    async def _read_nodes(self) -> None:
+    async def _read_nodes(self) -> int:
         answer = await self._connection.get("/v1/nodes")
         self._names = {node["ID"]: node["Name"] for node in answer.value or []}
         self._nodes = tuple(
@@ -83,24 +91,39 @@ class Watcher:
             for node in answer.value or []
             if node["Address"] and node["Status"] != "down"
         )
+        self._down = frozenset(node["ID"] for node in answer.value or [] if node["Status"] == "down")
+        return answer.index
 
-    def _instance(self, registration: dict[str, Any]) -> Instance:
-        node_id = registration.get("NodeID", "")
-        return Instance(
-            id=registration["ID"],
-            service=registration["ServiceName"],
-            namespace=registration.get("Namespace", "default"),
-            node_id=node_id,
-            node_name=self._names.get(node_id, ""),
-            datacenter=registration.get("Datacenter", ""),
+    def _put(self, told: dict[str, Any]) -> None:
+        """Keep an instance, and the machine that it is on when that is not a node of the cluster."""
+        found = wire.from_builtins(told, ServiceRegistration)
+        self._outside.pop(found.id, None)
+        if found.node_address:
+            self._outside[found.id] = Node(
+                name=found.node_name, address=found.node_address, datacenter=found.datacenter, region=self._region
+            )
+        self._instances[found.id] = Instance(
+            id=found.id,
+            service=found.service_name,
+            namespace=found.namespace or "default",
+            node_id=found.node_id,
+            node_name=found.node_name or self._names.get(found.node_id, ""),
+            datacenter=found.datacenter,
             region=self._region,
-            address=registration.get("Address", ""),
-            port=registration.get("Port", 0),
-            tags=tuple(registration.get("Tags") or ()),
-            job_id=registration.get("JobID", ""),
-            alloc_id=registration.get("AllocID", ""),
-            healthy=registration.get("Status", "passing") != "critical",
-            weight=registration.get("Weight", 1),
+            address=found.address,
+            port=found.port,
+            tags=found.tags,
+            job_id=found.job_id,
+            alloc_id=found.alloc_id,
+            healthy=found.status != "critical",
+            status=found.status,
+            weight=found.weight,
+            warning_weight=found.warning_weight,
+            meta=tuple(sorted(found.meta.items())),
+            checks=found.checks,
+            agent=found.agent,
+            create_index=found.create_index,
+            modify_index=found.modify_index,
         )
 
     async def _take(self, batch: dict[str, Any]) -> None:
@@ -121,13 +144,24 @@ class Watcher:
         if index <= self._read_at.get(key, 0):
             return False
         if event["Type"] == "ServiceDeregistration":
+            self._outside.pop(registration["ID"], None)
             return self._instances.pop(registration["ID"], None) is not None
-        self._instances[registration["ID"]] = self._instance(registration)
+        self._put(registration)
         return True
 
     def _rebuild(self, index: int) -> None:
-        self.table = ServiceTable.build(self._instances.values(), self._nodes, index, self.table)
+        nodes = (*self._nodes, *dict.fromkeys(self._outside.values()))
+        index = max(index, self.table.index)
+        self.table = ServiceTable.build(map(self._seen, self._instances.values()), nodes, index, self.table)
         self._publish(self.table)
+
+    def _seen(self, instance: Instance) -> Instance:
+        """The instance as its node makes it: with the newest name of the node, unhealthy when the node is down."""
+        down = instance.node_id in self._down and instance.healthy
+        name = self._names.get(instance.node_id, instance.node_name)
+        if not down and name == instance.node_name:
+            return instance
+        return replace(instance, healthy=instance.healthy and not down, node_name=name)
 
 
 async def _batches(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:

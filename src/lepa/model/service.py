@@ -78,11 +78,31 @@ class Service(Wire, frozen=True):
     kind: str = ""
 
 
+class CheckState(Wire, frozen=True):
+    """One check of an instance, and what it said last. status: "passing", "warning" or "critical".
+
+    definition: how it is asked, in the words of whoever registered it; only the agent that asks reads it.
+    """
+
+    id: str = ""
+    name: str = ""
+    type: str = ""
+    status: str = "critical"
+    output: str = ""
+    notes: str = ""
+    definition: dict[str, Any] = {}
+
+
 class ServiceRegistration(Wire, frozen=True):
     """One instance of a service in the catalog.
 
-    status: "passing", "warning" or "critical", the worst of its checks as its node last saw them; Nomad's clients do not
-    read it. weight: its share in SRV answers.
+    What Nomad's clients do not read: status is "passing", "warning" or "critical", the worst of its checks as its node
+    last saw them; checks are listed where whoever registered it told of them. weight and warning_weight: its share in
+    SRV answers while it passes and while it warns.
+
+    An instance from outside the jobs has no alloc_id. Then either node_id is the node of the agent that took it, or
+    node_name and node_address are a machine that is no node of the cluster. agent: the name of the agent that asks its
+    checks; empty when nobody does.
     """
 
     id: str = ""
@@ -97,6 +117,12 @@ class ServiceRegistration(Wire, frozen=True):
     port: int = 0
     status: str = "passing"
     weight: int = 1
+    warning_weight: int = 1
+    meta: dict[str, str] = {}
+    checks: tuple[CheckState, ...] = ()
+    node_name: str = ""
+    node_address: str = ""
+    agent: str = ""
     create_index: int = 0
     modify_index: int = 0
 
