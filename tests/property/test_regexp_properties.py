@@ -33,6 +33,31 @@ def test_they_agree_with_the_standard_library(pattern: str, texts: list[str], fl
     assert [ours.search(text) for text in texts] == [theirs.search(text) is not None for text in texts]
 
 
+SINGLE = st.recursive(
+    st.sampled_from(["a", "b", ".", "[ab]", "[^a]", r"\d", r"\b", "^"]),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map("".join),
+        st.tuples(inner, inner).map(lambda pair: f"({pair[0]}|{pair[1]})"),
+        st.tuples(st.sampled_from(["a", ".", "[ab]"]), st.sampled_from(["*", "+", "?", "*?", "{1,2}"])).map("".join),
+    ),
+    max_leaves=8,
+)
+"""Only single characters are repeated: what a loop over something empty matches differs from the standard library."""
+
+
+@given(SINGLE, st.text("ab1 ", max_size=10))
+def test_the_first_match_is_that_of_the_standard_library(pattern: str, text: str) -> None:
+    theirs = re.search(pattern, text)
+    ours = next(compile_regexp(pattern).matches(text), None)
+    assert (ours.slots if ours else None) == (tuple(sum(theirs.regs, ())) if theirs else None)
+
+
+@given(PATTERNS, TEXTS)
+def test_search_says_whether_there_are_matches(pattern: str, text: str) -> None:
+    regexp = compile_regexp(pattern.replace(r"\Z", "$"))
+    assert regexp.search(text) == any(True for _ in regexp.matches(text))
+
+
 @given(st.text(max_size=30))
 def test_every_text_finds_itself_when_quoted(text: str) -> None:
     if "\\E" not in text:

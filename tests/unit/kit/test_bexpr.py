@@ -210,6 +210,11 @@ def test_length_and_depth_are_bounded() -> None:
             compile_filter(opening * (DEPTH_MAX + 1) + "ID == x" + closing * (DEPTH_MAX + 1))
 
 
+def test_a_hostile_pattern_takes_no_time() -> None:
+    passes = compile_filter('Meta.text matches "(a+)+$"')
+    assert not passes(Thing(meta={"text": "a" * 5_000 + "!"}))
+
+
 def test_many_alternatives_need_no_depth() -> None:
     expression = " or ".join(f"ID == t{number}" for number in range(500, -1, -1))
     assert compile_filter(expression)(THING)

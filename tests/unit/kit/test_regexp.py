@@ -1,8 +1,9 @@
-"""Regular expressions: what is found, what is refused, what cannot be made slow."""
+"""Regular expressions: what is found and where, what is put in its place, what cannot be made slow."""
 
 import pytest
 
-from lepa.kit.regexp import REPEAT_MAX, RegexpError, compile_regexp
+from lepa.kit.regexp import REMEMBERED_MAX, compile_regexp
+from lepa.kit.regexp_program import STEPS_MAX
 
 
 @pytest.mark.parametrize(
@@ -43,6 +44,10 @@ from lepa.kit.regexp import REPEAT_MAX, RegexpError, compile_regexp
         (r"^\.\*\$\t\x41\x{1F600}\07$", [".*$\tA😀\x07"], []),
         (r"^\Qa.b\Ec$", ["a.bc"], ["axbc"]),
         (r"\Qa(", ["a("], ["a"]),
+        (r"^\Qab\E+$", ["abb"], ["abab"]),
+        (r"^\101\60$", ["A0"], []),
+        (r"[^\x00-\x{10FFFF}]", [], ["", "a"]),
+        ("(?i)[à-ý]", ["É"], ["E"]),
         ("(?i)straße", ["STRAßE", "straße"], ["strasse"]),
         ("(?i)[a-z]É", ["Xé"], ["1é"]),
         ("a(?i)b", ["aB", "ab"], ["AB"]),
@@ -62,45 +67,127 @@ def test_a_pattern_is_found_where_it_is(pattern: str, found: list[str], not_foun
     assert [text for text in not_found if regexp.search(text)] == []
 
 
+def found(pattern: str, text: str) -> list[str]:
+    return [match.group(0) for match in compile_regexp(pattern).matches(text)]
+
+
 @pytest.mark.parametrize(
-    ("pattern", "message", "position"),
+    ("pattern", "text", "expected"),
     [
-        ("(", "a parenthesis is not closed", 0),
-        ("a)", "a parenthesis is closed that was not opened", 1),
-        ("[a", "a bracket is not closed", 0),
-        ("[b-a]", "a range runs backwards", 1),
-        ("[[:odd:]]", "a named class is not known", 1),
-        ("*a", "there is nothing to repeat", 0),
-        ("a**", "a repeat is repeated", 1),
-        ("a{2}{3}", "a repeat is repeated", 1),
-        ("a{3,2}", "runs backwards", 1),
-        ("a{1001}", f"a repeat is not within 0 to {REPEAT_MAX}", 1),
-        ("(?=a)", "look-around and other (?…) are not supported", 0),
-        ("(?<=a)", "look-around and other (?…) are not supported", 0),
-        (r"(a)\1", r'"\1" is not supported', 3),
-        (r"\pL", r'"\p" is not supported', 0),
-        ("\\", "the pattern ends too early", 1),
-        (r"\xZZ", "a code point is not hexadecimal", 0),
-        (r"\x{110000}", "there is no such code point", 0),
-        ("(?P<a", "the name of a group does not end", 0),
-        ("(" * 200 + ")" * 200, "nests deeper", 100),
-        ("a" * 2000, "longer than 1024 characters", 1024),
-        ("((a{100}){100}){100}", "needs more than 2000 steps", 0),
+        ("abc", "xabcabc", ["abc", "abc"]),
+        ("a|ab", "ab", ["a"]),
+        ("ab|a", "ab", ["ab"]),
+        ("a*", "baa", ["", "aa"]),
+        ("a+?", "aa", ["a", "a"]),
+        ("(?U)a+", "aa", ["a", "a"]),
+        ("(?U)a+?", "aa", ["aa"]),
+        ("a{2,3}", "aaaaa", ["aaa", "aa"]),
+        ("a{2,3}?", "aaaaa", ["aa", "aa"]),
+        ("a{2}", "aaa", ["aa"]),
+        ("a{,2}", "a{,2}", ["a{,2}"]),
+        ("(|a)*", "aa", ["", "", ""]),
+        ("(|a)+", "aa", ["", "", ""]),
+        (r"\d+", "a12b3", ["12", "3"]),
+        (r"[^\w ]", "a_ -", ["-"]),
+        ("[a-cx-]+", "abxz-", ["abx", "-"]),
+        ("[]a]+", "]a", ["]a"]),
+        ("[[:alpha:]]+[[:^digit:]]", "ab1c!", ["ab", "c!"]),
+        (r"\bfoo\b", "foo foobar", ["foo"]),
+        ("^a|b$", "aab", ["a", "b"]),
+        ("(?m)^a$", "a\nb\na", ["a", "a"]),
+        ("(?i)aB", "Ab ab", ["Ab", "ab"]),
+        ("(?i:a)b", "Ab AB", ["Ab"]),
+        ("a.c", "a\nc abc", ["abc"]),
+        ("(?s)a.c", "a\nc", ["a\nc"]),
+        (r"\x41\x{1F600}\.", "A😀.", ["A😀."]),
+        ("(a|b)*c", "abac", ["abac"]),
+        (r"\Aa\z", "a", ["a"]),
     ],
 )
-def test_what_cannot_be_read_is_refused_with_its_place(pattern: str, message: str, position: int) -> None:
-    with pytest.raises(RegexpError) as raised:
-        compile_regexp(pattern)
-    assert message in str(raised.value)
-    assert raised.value.position == position
+def test_matches_are_those_of_go(pattern: str, text: str, expected: list[str]) -> None:
+    assert found(pattern, text) == expected
+
+
+def test_a_group_is_where_it_matched_last() -> None:
+    (match,) = compile_regexp("(?P<key>[a-z]+)=(?:(x)|(1|2)+)").matches("ab=12")
+    assert [match.group(number) for number in range(4)] == ["ab=12", "ab", "", "2"]
+    assert (match.span, match.slots) == ((0, 5), (0, 5, 0, 2, -1, -1, 4, 5))
+
+
+def test_an_empty_round_ends_a_loop_where_it_does_in_go() -> None:
+    """How the program of a loop is written decides this; the places are Go's."""
+    matches = compile_regexp("(?:(a)|(b)*?)*").matches("abba")
+    assert [match.slots for match in matches] == [(0, 2, 0, 1, 1, 2), (3, 4, 3, 4, -1, -1)]
 
 
 @pytest.mark.parametrize(
-    "pattern", ["(a+)+$", "(a|aa)+$", "^(a|a?)+$", "(.*a){12}$", "^((a*)*)*$", "(((){900}){900}){900}b$"]
+    ("template", "expected"),
+    [
+        ("<$0>", "<ab=1>, <c=2>"),
+        ("$2=$1", "1=ab, 2=c"),
+        ("$key", "ab, c"),
+        ("${key}x", "abx, cx"),
+        ("$keyx", ", "),
+        ("$9$none$99999999999999999999", ", "),
+        ("$$1", "$1, $1"),
+        ("$ ${a-b}", "$ ${a-b}, $ ${a-b}"),
+    ],
 )
+def test_a_template_names_groups(template: str, expected: str) -> None:
+    regexp = compile_regexp("(?P<key>[a-z]+)=([0-9]+)")
+    assert "".join(regexp.replace("ab=1, c=2", template)) == expected
+
+
+def test_empty_matches_are_replaced_too() -> None:
+    assert "".join(compile_regexp("x*").replace("axb", "-")) == "-a-b-"
+
+
+HOSTILE = ["(a+)+$", "(a|aa)+$", "^(a|a?)+$", "(.*a){12}$", "^((a*)*)*$", "((){900}){1}b$"]
+"""Each of these would keep a backtracking search busy for longer than the time limit of a test."""
+
+
+@pytest.mark.parametrize("pattern", HOSTILE)
 def test_no_pattern_is_slow(pattern: str) -> None:
-    """Each of these would keep a backtracking search busy for longer than the time limit of a test."""
     assert not compile_regexp(pattern).search("a" * 5_000 + "!")
+
+
+@pytest.mark.parametrize("pattern", HOSTILE)
+def test_finding_the_place_takes_steps_in_proportion_to_the_text(pattern: str) -> None:
+    def steps(length: int) -> int:
+        told: list[int] = []
+        assert not any(match.span[1] > match.span[0] for match in regexp.matches("a" * length + "!", told.append))
+        return sum(told)
+
+    regexp = compile_regexp(pattern)
+    assert steps(400) < 5 * steps(100)
+
+
+def test_work_is_told_while_it_is_done() -> None:
+    class Enough(Exception):
+        pass
+
+    def spend(steps: int) -> None:
+        raise Enough
+
+    with pytest.raises(Enough):
+        list(compile_regexp("(a|a|a)*b").matches("a" * 100_000, spend))
+
+
+def test_many_groups_cost_more_than_few() -> None:
+    def steps(pattern: str) -> int:
+        told: list[int] = []
+        list(compile_regexp(pattern).matches("b" * 100, told.append))
+        return sum(told)
+
+    assert steps("(a)" * 100) > 3 * steps("(a)" + "a" * 99)
+
+
+def test_what_is_remembered_of_a_pattern_is_bounded() -> None:
+    """Each text leads to a set of steps of its own."""
+    regexp = compile_regexp("(a|b)*a[ab]{200}c")
+    for number in range(3_000):
+        regexp.search(f"{number:012b}".replace("0", "a").replace("1", "b") * 2)
+        assert regexp.remembered < REMEMBERED_MAX + STEPS_MAX
 
 
 def test_many_different_characters_are_not_remembered_for_ever() -> None:

@@ -59,6 +59,15 @@ def test_a_broken_constraint_is_named_by_its_number(constraint: Constraint, prob
     assert any(message.startswith("Constraint 2 validation failed: ") and problem in message for message in found)
 
 
+def test_a_pattern_is_refused_for_its_length_but_not_for_what_it_does_to_others() -> None:
+    def problems(pattern: str) -> list[str]:
+        return list(placement_problems((Constraint(ltarget="a", operand="regexp", rtarget=pattern),)))
+
+    assert problems("(a+)+$") == []
+    (problem,) = problems("(a{1000}){1000}")
+    assert "Regular expression failed to compile: the pattern needs more than" in problem
+
+
 def test_every_operator_has_a_form_that_is_accepted() -> None:
     values = {
         "version": ">= 1.2, < 2.0",

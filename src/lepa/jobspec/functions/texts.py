@@ -7,12 +7,14 @@ from typing import Any
 
 from lepa.jobspec import values
 from lepa.jobspec.expressions import TEXT_SIZE_MAX
-from lepa.jobspec.functions import patterns
 from lepa.jobspec.functions.calling import Row, anything, row, sequence, text, text_list, whole
-from lepa.jobspec.functions.patterns import Match, Spend
 from lepa.jobspec.values import Conversion
+from lepa.kit.regexp import RegexpError, Spend, compile_regexp
 
 FORMAT_WIDTH_MAX = 10_000
+
+REGEXP_STEPS_PER_STEP = 4
+"""Steps of a regular expression that cost as much as one of evaluation."""
 
 _VERB = re.compile(
     r"%(?P<flags>[-+# 0]*)(?P<width>\d+)?(?:\.(?P<precision>\d+))?(?:\[(?P<index>\d+)\])?(?P<verb>.)", re.S
@@ -52,22 +54,20 @@ def replace(spend: Spend, value: str, old: str, new: str) -> str:
     return value.replace(old, new)
 
 
-_GROUP = re.compile(r"\$(?:\$|(?P<name>[A-Za-z0-9_]+)|\{(?P<braced>[A-Za-z0-9_]+)\})")
-
-
 def regex_replace(spend: Spend, value: str, pattern: str, new: str) -> str:
-    """Every match of a regular expression replaced."""
+    """Every match of a regular expression replaced; `new` may name its groups ($1, ${name})."""
+    try:
+        compiled = compile_regexp(pattern)
+    except RegexpError as problem:
+        raise Conversion(f"invalid regular expression {values.quoted(pattern)}: {problem}") from None
+    parts: list[str] = []
     left = TEXT_SIZE_MAX
-
-    def expand(match: Match) -> str:
-        nonlocal left
-        text = _GROUP.sub(lambda found: match.group(found["name"] or found["braced"]) if found[0] != "$$" else "$", new)
-        left -= len(text)
+    for part in compiled.replace(value, new, lambda steps: spend(1 + steps // REGEXP_STEPS_PER_STEP)):
+        left -= len(part)
         if left < 0:
             raise Conversion("the text would be too long")
-        return text
-
-    return patterns.replace(value, pattern, expand, spend)
+        parts.append(part)
+    return "".join(parts)
 
 
 def substr(value: str, offset: int, length: int) -> str:

@@ -1,6 +1,8 @@
 import pytest
 from tests.calls import refusal, value
 
+from lepa.jobspec.functions.texts import regex_replace
+
 
 @pytest.mark.parametrize(
     ("text", "expected"),
@@ -72,3 +74,25 @@ def test_format(text: str, expected: object) -> None:
 )
 def test_what_a_text_function_refuses(text: str, message: str) -> None:
     assert message in refusal(text)
+
+
+def test_a_pattern_that_stalls_others_takes_work_in_proportion() -> None:
+    steps: list[int] = []
+    assert regex_replace(steps.append, "a" * 2000 + "!", "(a+)+$", "") == "a" * 2000 + "!"
+    assert sum(steps) < 20_000
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'regex_replace(join("", [for i in range(1000) : "aaaaaaaaaa"]), "(a|a|a)*b", "")',
+        'regex_replace("a", "", join("", [for i in range(1000) : "$none$none$none$none$none"]))',
+    ],
+)
+def test_the_work_of_a_pattern_is_paid_for(text: str) -> None:
+    assert "Too much work" in refusal(f"[for i in range(1000) : {text}]")
+
+
+def test_a_replacement_that_grows_too_long_is_stopped() -> None:
+    text = 'join("", [for i in range(1000) : "aaaaaaaaaaaaaaaaaaaa"])'
+    assert "the text would be too long" in refusal(f'regex_replace({text}, ".*", {text.replace("a" * 20, "$0")})')
