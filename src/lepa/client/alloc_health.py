@@ -4,13 +4,14 @@ Healthy: all main tasks run (and, with health_check "checks", all checks pass) f
 Unhealthy: a task failed, or healthy_deadline passed first.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Protocol
 
 from lepa.client.task_lifecycle import DEAD, RUNNING, hook_of, is_sidecar
 from lepa.kit.durations import SECOND
 from lepa.model.allocation import TaskState
 from lepa.model.job import TaskGroup
+from lepa.model.task import Task
 
 
 class Healthy(Protocol):
@@ -36,40 +37,35 @@ class AllocHealth:
         self._healthy_since: float | None = None
         self._restarts: dict[str, int] = {}
         self.verdict: bool | None = None
+        self.reason = ""
 
-    def observe(self, states: Mapping[str, TaskState], checks_passing: Iterable[bool], now: float) -> bool | None:
+    def observe(self, states: Mapping[str, TaskState], checks_passing: bool, now: float) -> bool | None:
         """Take in the present states; True or False once it is decided, None before. Never decides when manual."""
         if self._manual or self.verdict is not None:
             return self.verdict
         if any(states[t.name].failed and states[t.name].state == DEAD for t in self._group.tasks):
-            self.verdict = False
-            return False
+            return self._decide(False, "Unhealthy because of failed task")
         restarts = {name: state.restarts for name, state in states.items()}
-        good = self._running(states) and (not self._use_checks or all(checks_passing))
-        if not good:
+        runs = self._running(states)
+        if not runs or (self._use_checks and not checks_passing):
             self._healthy_since = None
         elif self._healthy_since is None or restarts != self._restarts:
             self._healthy_since = now
         self._restarts = restarts
         if self._healthy_since is not None and now - self._healthy_since >= self._min_healthy_s:
-            self.verdict = True
-        elif now >= self._deadline:
-            self.verdict = False
-        return self.verdict
+            return self._decide(True, "")
+        if now >= self._deadline:
+            what = "all checks passing" if runs else "all tasks running"
+            return self._decide(False, f"Task not healthy by the healthy_deadline: {what} was not reached in time")
+        return None
+
+    def _decide(self, verdict: bool, reason: str) -> bool:
+        self.verdict, self.reason = verdict, reason
+        return verdict
 
     def _running(self, states: Mapping[str, TaskState]) -> bool:
-        """Main tasks and sidecars run; tasks that are meant to end have ended well or run."""
-        for task in self._group.tasks:
-            state = states[task.name]
-            hook = hook_of(task)
-            if hook == "poststop":
-                continue
-            if hook == "main" or is_sidecar(task):
-                if state.state != RUNNING:
-                    return False
-            elif state.state != DEAD or state.failed:
-                return hook == "poststart" and state.state == RUNNING
-        return True
+        """Main tasks and sidecars run; tasks that are meant to end have ended well, or run after the main tasks."""
+        return all(_as_wanted(task, states[task.name]) for task in self._group.tasks)
 
     def wake_at(self) -> float | None:
         """When `observe` could decide without anything happening; None when it has decided or never will."""
@@ -77,3 +73,11 @@ class AllocHealth:
             return None
         since = self._healthy_since
         return self._deadline if since is None else min(self._deadline, since + self._min_healthy_s)
+
+
+def _as_wanted(task: Task, state: TaskState) -> bool:
+    hook = hook_of(task)
+    if hook == "main" or is_sidecar(task):
+        return state.state == RUNNING
+    done = state.state == DEAD and not state.failed
+    return done or hook == "poststop" or (hook == "poststart" and state.state == RUNNING)

@@ -1,6 +1,6 @@
 """Pure: allocations wanted on this node against those that run -> orders."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from lepa.model.allocation import Allocation
@@ -30,7 +30,7 @@ def compare(wanted: Mapping[str, int], have: Mapping[str, int], since: int) -> O
     return Orders(fetch, forget)
 
 
-def divide(fetched: tuple[Allocation, ...], running: frozenset[str] | set[str]) -> Change:
+def divide(fetched: tuple[Allocation, ...], running: Collection[str]) -> Change:
     """New allocations to start, and newer forms of those that run. Ended ones that are new here are left alone."""
     start = tuple(a for a in fetched if a.id not in running and not is_over(a))
     return Change(start, tuple(a for a in fetched if a.id in running))

@@ -9,9 +9,12 @@ import contextlib
 import logging
 import ssl
 from collections.abc import Awaitable, Callable
+from functools import cache
+from typing import NamedTuple
 
 import aiohttp
 
+from lepa.client.check_tally import Tally
 from lepa.client.instances import Check, Instance, worst
 from lepa.kit.durations import SECOND
 from lepa.kit.sources import Clock, Random
@@ -23,26 +26,25 @@ log = logging.getLogger(__name__)
 
 OUTPUT_MAX = 4096
 SETTLE_S = 0.05
+INTERVAL_MIN_S = 0.1
 BODY_MAX = 64 * 1024
 
 Script = Callable[[Check], Awaitable[tuple[int, bytes]]]
 """Runs a script check inside its task: exit code and output."""
 
 
-class Verdict:
+class Verdict(NamedTuple):
     """What one round of a check found. status: "passing", "warning" or "critical"."""
 
-    __slots__ = ("code", "output", "status")
-
-    def __init__(self, status: str, output: str, code: int = 0) -> None:
-        self.status = status
-        self.output = output[:OUTPUT_MAX]
-        self.code = code
+    status: str
+    output: str
+    code: int = 0
 
 
 class Checks:
-    """Checks of one allocation. report(service id, status) is called when a service's worst status changes.
+    """Checks of one allocation.
 
+    report(service id, status) is called when a service's worst status changes, and after each check's first result.
     restart(task, reason) is called when `check_restart` says so.
     """
 
@@ -62,30 +64,43 @@ class Checks:
         self._restart = restart
         self._script = script
         self._tasks = Tasks("client.checks")
-        self._following: dict[str, list[asyncio.Task[None]]] = {}
-        self._statuses: dict[str, dict[str, str]] = {}
+        self._followed: dict[str, Instance] = {}
+        self._running: dict[str, list[asyncio.Task[None]]] = {}
+        self._tallies: dict[str, dict[str, Tally]] = {}
         self.results: dict[str, CheckQueryResult] = {}
 
     def follow(self, instance: Instance) -> None:
-        """Begin the checks of an instance."""
+        """Begin the checks of an instance, or go on with those that are the same as before."""
         service_id = instance.registration.id
-        if service_id in self._following or not instance.checks:
+        if (known := self._followed.get(service_id)) is not None and known.checks == instance.checks:
             return
-        self._statuses[service_id] = {check.id: check.spec.initial_status or "critical" for check in instance.checks}
-        self._following[service_id] = [
+        self.leave(service_id)
+        self._followed[service_id] = instance
+        self._tallies[service_id] = {check.id: Tally(check.spec) for check in instance.checks}
+        self._running[service_id] = [
             self._tasks.start(f"check.{check.id}", self._run(check)) for check in instance.checks
         ]
 
     def leave(self, service_id: str) -> None:
         """End the checks of an instance."""
-        for task in self._following.pop(service_id, []):
+        for task in self._running.pop(service_id, []):
             task.cancel()
-        for check_id in self._statuses.pop(service_id, {}):
+        for check_id in self._tallies.pop(service_id, {}):
             self.results.pop(check_id, None)
+        self._followed.pop(service_id, None)
 
-    def all_passing(self) -> list[bool]:
-        """For every check, whether it passes."""
-        return [status == "passing" for statuses in self._statuses.values() for status in statuses.values()]
+    def status(self, service_id: str) -> str:
+        """The worst status of an instance's checks; "passing" without any."""
+        return worst(tally.status for tally in self._tallies.get(service_id, {}).values())
+
+    def asked(self, service_id: str) -> bool:
+        """Whether every check of an instance has had a result."""
+        return all(tally.asked for tally in self._tallies.get(service_id, {}).values())
+
+    def healthy(self, count: int) -> bool:
+        """Whether all `count` checks that the allocation should have run, and are as good as its health needs."""
+        tallies = [tally for service in self._tallies.values() for tally in service.values()]
+        return len(tallies) >= count and all(tally.healthy for tally in tallies)
 
     async def close(self) -> None:
         """End all checks."""
@@ -94,7 +109,7 @@ class Checks:
     async def _run(self, check: Check) -> None:
         spec, failures = check.spec, 0
         started = self._clock.now()
-        self._record(check, Verdict(spec.initial_status or "critical", "no result yet"), pending=True)
+        self._record(check, Verdict("critical", "no result yet"), pending=True)
         await self._clock.sleep(self._random.uniform(0.0, SETTLE_S))
         while True:
             verdict = await self._ask(check)
@@ -102,7 +117,7 @@ class Checks:
             failures = self._count_failures(check, verdict, failures, started)
             if failures < 0:
                 failures, started = 0, self._clock.now()
-            await self._clock.sleep(max(spec.interval / SECOND, 0.1))
+            await self._clock.sleep(max(spec.interval / SECOND, INTERVAL_MIN_S))
 
     def _count_failures(self, check: Check, verdict: Verdict, failures: int, started: float) -> int:
         """Failures in a row; -1 after asking for a restart."""
@@ -141,10 +156,6 @@ class Checks:
 
     async def _ask_http(self, check: Check) -> Verdict:
         spec = check.spec
-        secure = ssl.create_default_context() if spec.protocol == "https" else None
-        if secure is not None and spec.tls_skip_verify:
-            secure.check_hostname = False
-            secure.verify_mode = ssl.CERT_NONE
         path = spec.path if spec.path.startswith("/") else f"/{spec.path}"
         host = f"[{check.address}]" if ":" in check.address else check.address
         headers = [(name, value) for name, values in spec.header.items() for value in values]
@@ -153,8 +164,8 @@ class Checks:
             f"{spec.protocol or 'http'}://{host}:{check.port}{path}",
             headers=headers,
             data=spec.body or None,
-            ssl=secure if secure is not None else True,
-            allow_redirects=True,
+            ssl=_tls(spec.tls_skip_verify) if spec.protocol == "https" else True,
+            server_hostname=spec.tls_server_name or None,
         ) as response:
             body = (await response.content.read(BODY_MAX)).decode(errors="replace")
         text = f"nomad: http ok ({response.status})" if response.status < 300 else body
@@ -163,13 +174,11 @@ class Checks:
 
     def _take(self, check: Check, verdict: Verdict) -> None:
         self._record(check, verdict)
-        statuses = self._statuses.get(check.service_id)
-        if statuses is None or statuses.get(check.id) == verdict.status:
-            return
-        before = worst(statuses.values())
-        statuses[check.id] = verdict.status
-        if (now := worst(statuses.values())) != before:
+        tally, before = self._tallies[check.service_id][check.id], self.status(check.service_id)
+        first = tally.take(verdict.status)
+        if (now := self.status(check.service_id)) != before:
             log.info("service status changed service=%s status=%s check=%s", check.service, now, check.spec.name)
+        if first or now != before:
             self._report(check.service_id, now)
 
     def _record(self, check: Check, verdict: Verdict, *, pending: bool = False) -> None:
@@ -179,13 +188,22 @@ class Checks:
             mode="healthiness" if check.spec.on_update in {"", "require_healthy"} else "readiness",
             status=status,
             status_code=verdict.code,
-            output=verdict.output,
+            output=verdict.output[:OUTPUT_MAX],
             timestamp=self._clock.now_ns() // SECOND,
             group=check.group,
             task=check.task,
             service=check.service,
             check=check.spec.name,
         )
+
+
+@cache
+def _tls(skip_verify: bool) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if skip_verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
 
 
 async def _ask_tcp(check: Check) -> Verdict:

@@ -1,38 +1,44 @@
 """The node: registers, heartbeats, follows its allocations, runs them, reports what happens.
 
-    follow     a long poll tells which allocations changed; alloc_sync says what to fetch, start and forget
-    report     allocations with news are sent in batches, only when they differ from what was sent last
-    heartbeat  half as often as the servers allow; a server that forgot this node is told everything again
+    server_link   registered, and heard of often enough
+    allocations   what an earlier agent left, what the servers want, what has ended
+    reports       what became of allocations, told in batches
+    service_sync  instances of services, told as they come and go
 
-Tasks do not depend on any of it: they go on while the agent or all servers are away.
+Tasks do not depend on any of it: they go on while the agent or all servers are away. The class itself joins these parts
+and answers what the HTTP edge asks of a node.
 """
 
 import asyncio
 import contextlib
-import logging
+import json
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
 import aiohttp
 from msgspec.structs import replace
 
-from lepa.client import alloc_sync, files, node_stats
+from lepa.client import files, node_stats
 from lepa.client.alloc_dir import AllocDir
-from lepa.client.alloc_runner import AllocRunner, NodeParts
+from lepa.client.alloc_runner import Hooks, NodeParts
+from lepa.client.allocations import Allocations
 from lepa.client.fingerprint.registry import Fingerprint
+from lepa.client.hooks.artifacts import ArtifactHook
+from lepa.client.hooks.payload import PayloadHook
 from lepa.client.hooks.protocol import TaskHook
-from lepa.client.local_state import LocalState, Remembered
+from lepa.client.hooks.templates import TemplateHook
+from lepa.client.local_state import LocalState
+from lepa.client.server_link import ServerLink
 from lepa.client.service_sync import ServiceSync
 from lepa.client.settings import ClientSettings
 from lepa.client.task_env import Place
 from lepa.drivers.protocol import Driver
-from lepa.kit.durations import SECOND
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
-from lepa.model.allocation import Allocation
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.node import (
     Node,
@@ -44,28 +50,23 @@ from lepa.model.node import (
 )
 from lepa.model.service import CheckQueryResult
 from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
-from lepa.rpc import methods as m
-from lepa.rpc import requests as r
 from lepa.rpc.methods import Caller
 from lepa.rpc.node_service import StreamFrame, TaskSession
 
-log = logging.getLogger(__name__)
-
-RETRY_S = 1.0
-RETRY_MAX_S = 15.0
-REPORT_WAIT_S = 0.02
-REPORT_BATCH_MAX = 100
-HEARTBEAT_DEFAULT_S = 10.0
 CHECK_DRIVERS_S = 30.0
-CALL_S = 30.0
 STOP_S = 15.0
 READ_MAX = 64 * 1024 * 1024
-
-Hooks = Callable[[AllocDir, Place], list[TaskHook]]
+CONNECTIONS_MAX = 1000
+"""Of health checks and downloads at a time."""
+META_FACT = "meta:"
+META_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
 class Client:
-    """The node of this machine. As an async context manager it runs while it is entered."""
+    """The node of this machine, as an async context manager that runs while it is entered.
+
+    hooks: makes the hooks of a task; by default payload, artifacts and templates.
+    """
 
     def __init__(
         self,
@@ -85,20 +86,15 @@ class Client:
         self._clock = clock
         self._random = random
         self._metrics = metrics
-        self._hooks: Hooks = hooks or (lambda directory, place: [])
-        self._alloc_root = settings.alloc_dir or settings.directory / "alloc"
+        self._hooks = hooks or self._default_hooks
         self._tasks = Tasks("client")
-        self._runners: dict[str, AllocRunner] = {}
-        self._ended: list[str] = []
-        self._unknown: set[str] = set()
-        self._dirty: dict[str, None] = {}
-        self._has_news = asyncio.Event()
-        self._reported: dict[str, Allocation] = {}
-        self._heartbeat_s = HEARTBEAT_DEFAULT_S
-        self._registered = asyncio.Event()
-        self._follow_from = 0
-        self.node = Node()
-        self.last_contact: float | None = None
+        self._link = ServerLink(caller, clock, random, self._forgotten)
+        self._services = ServiceSync(caller, clock, lambda: (self.node.id, self.node.secret_id))
+
+    @property
+    def node(self) -> Node:
+        """What this node is."""
+        return self._link.node
 
     @property
     def node_id(self) -> str:
@@ -108,19 +104,63 @@ class Client:
     @property
     def registered(self) -> bool:
         """Whether the servers know this node."""
-        return self._registered.is_set()
+        return self._link.registered.is_set()
+
+    @property
+    def last_contact(self) -> float:
+        """When a server last answered, in seconds of the clock."""
+        return self._link.last_contact
+
+    @property
+    def alloc_root(self) -> Path:
+        """Where allocations have their directories."""
+        return self._allocations.root
+
+    def counts(self) -> dict[str, int]:
+        """Allocations by client status."""
+        found: dict[str, int] = {}
+        for runner in self._allocations.runners.values():
+            status, _ = runner.status()
+            found[status] = found.get(status, 0) + 1
+        return found
 
     # Life
 
     async def __aenter__(self) -> Self:
         self._state = LocalState(self._settings.directory / "state.db")
-        self.node = await self._make_node()
-        timeout = aiohttp.ClientTimeout(total=None)
+        self._link.change(await self._make_node())
         self._http = aiohttp.ClientSession(
-            timeout=timeout, connector=aiohttp.TCPConnector(limit=0, force_close=True), auto_decompress=True
+            timeout=aiohttp.ClientTimeout(total=None),
+            connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, force_close=True),
         )
-        self._services = ServiceSync(self._caller, self._clock, lambda: (self.node.id, self.node.secret_id))
-        self._parts = NodeParts(
+        self._allocations = Allocations(self._settings, self._state, self._link, self._clock)
+        self._allocations.parts = self._parts()
+        await self._allocations.restore()
+        for name, loop in {
+            "register": self._link.register(),
+            "heartbeat": self._link.beat(),
+            "follow": self._allocations.follow(),
+            "report": self._allocations.reports.run(),
+            "collect": self._allocations.keep_within_bounds(),
+            "disconnection": self._allocations.watch_disconnection(),
+            "services": self._services.run(),
+            "drivers": self._watch_drivers(),
+        }.items():
+            self._tasks.start(name, loop)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._settings.exit_with_agent:
+            await self._allocations.stop_all(STOP_S)
+        await self._tasks.close()
+        await self._allocations.close()
+        for driver in self._drivers.values():
+            await driver.close()
+        await self._http.close()
+        await asyncio.to_thread(self._state.close)
+
+    def _parts(self) -> NodeParts:
+        return NodeParts(
             node=lambda: self.node,
             region=self._settings.region,
             drivers=self._drivers,
@@ -131,48 +171,34 @@ class Client:
             random=self._random,
             host_env=dict(os.environ),
             hooks=self._hooks,
+            may_start=self._allocations.may_start,
+            earlier=self._allocations.earlier,
             kill_timeout_max_s=self._settings.max_kill_timeout_s,
         )
-        self._restore()
-        self._tasks.start("register", self._register_loop())
-        self._tasks.start("heartbeat", self._heartbeat_loop())
-        self._tasks.start("follow", self._follow_loop())
-        self._tasks.start("report", self._report_loop())
-        self._tasks.start("services", self._services.run())
-        self._tasks.start("collect", self._collect_loop())
-        self._tasks.start("drivers", self._drivers_loop())
-        return self
 
-    async def __aexit__(self, *_: object) -> None:
-        if self._settings.exit_with_agent:
-            await self._stop_everything()
-        await self._tasks.close()
-        for runner in self._runners.values():
-            await runner.close()
-        for driver in self._drivers.values():
-            await driver.close()
-        await self._http.close()
-        self._state.close()
+    def _default_hooks(self, directory: AllocDir, place: Place) -> list[TaskHook]:
+        found: list[TaskHook] = [PayloadHook(directory)]
+        if place.task.artifacts:
+            found.append(ArtifactHook(directory, self._http))
+        if place.task.templates:
+            found.append(TemplateHook(directory, self._caller, self._clock, self._random))
+        return found
 
-    async def _stop_everything(self) -> None:
-        """End all tasks: only an agent for development does this."""
-        running = [runner for runner in self._runners.values() if not runner.finished.is_set()]
-        for runner in running:
-            runner.stop()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(STOP_S):
-                for runner in running:
-                    await runner.finished.wait()
+    def _forgotten(self) -> None:
+        """The servers lost this node: tell them everything again."""
+        self._services.forget_known()
+        self._allocations.tell_everything()
+
+    # What this node is
 
     async def _make_node(self) -> Node:
-        """What this node is: its lasting identity, what was found on the host, what the settings say."""
-        facts = self._state.facts()
+        """Its lasting identity, what was found on the host, what the settings say."""
+        settings, facts = self._settings, self._state.facts()
         identity = {
-            "node_id": self._settings.node_id or facts.get("node_id") or self._random.uuid(),
+            "node_id": settings.node_id or facts.get("node_id") or self._random.uuid(),
             "secret_id": facts.get("secret_id") or self._random.uuid(),
         }
         await self._state.save_facts(identity)
-        settings = self._settings
         host = await self._fingerprint.host()
         node = Node(
             id=identity["node_id"],
@@ -184,7 +210,7 @@ class Client:
             http_addr=settings.http_address,
             attributes=host.attributes,
             links=host.links,
-            meta=settings.meta | _own_meta(facts),
+            meta=self._meta(),
             node_resources=host.resources,
             reserved_resources=_reserved(settings),
             status="initializing",
@@ -198,261 +224,94 @@ class Client:
     async def _with_drivers(self, node: Node) -> Node:
         """The node with what its drivers say of themselves now."""
         found = await self._fingerprint.drivers(self._drivers)
-        names = {f"driver.{name}" for name in self._drivers}
-        kept = {
+        own = tuple(f"driver.{name}" for name in self._drivers)
+        attributes = {
             key: value
             for key, value in node.attributes.items()
-            if key not in names and not key.startswith(tuple(f"{name}." for name in names))
+            if key not in own and not key.startswith(tuple(f"{name}." for name in own))
         }
         for info in found.values():
-            if info.detected:
-                kept |= info.attributes
-        return replace(node, drivers=found, attributes=kept)
+            attributes |= info.attributes if info.detected else {}
+        return replace(node, drivers=found, attributes=attributes)
 
-    # Servers
-
-    async def _register_loop(self) -> None:
-        """Tell the servers about this node whenever they do not know it."""
-        delay = RETRY_S
-        while True:
-            if self._registered.is_set():
-                await self._clock.sleep(RETRY_S)
-                continue
-            try:
-                node = replace(self.node, status="ready")
-                reply = await self._call(m.NODE_REGISTER, r.NodeRegisterRequest(node=node))
-                self._note_contact(reply.value)
-                delay = RETRY_S
-                self._registered.set()
-                self._services.forget_known()
-                self._reported.clear()
-                for alloc_id in self._runners:
-                    self._note_news(alloc_id)
-                log.info("node registered node_id=%s name=%s", self.node.id, self.node.name)
-            except LepaError as error:
-                log.warning("node could not register error=%s retry_s=%.1f", error.message, delay)
-                await self._clock.sleep(delay * self._random.uniform(0.75, 1.25))
-                delay = min(delay * 2, RETRY_MAX_S)
-
-    async def _call(self, method: m.Method[Any, Any], request: r.Request, timeout_s: float = CALL_S) -> r.Reply[Any]:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._caller.call(method, request)
-        except TimeoutError as error:
-            raise LepaError("timeout", f"no server answered {method.name} within {timeout_s:g} s") from error
-
-    def _note_contact(self, answer: r.NodeUpdateResponse) -> None:
-        self.last_contact = self._clock.now()
-        if answer.heartbeat_ttl > 0:
-            self._heartbeat_s = answer.heartbeat_ttl / SECOND
-
-    async def _heartbeat_loop(self) -> None:
-        while True:
-            await self._registered.wait()
-            await self._clock.sleep(self._heartbeat_s / 2 * self._random.uniform(0.8, 1.0))
-            beat = r.NodeHeartbeatRequest(node_id=self.node.id, secret_id=self.node.secret_id, status="ready")
-            try:
-                self._note_contact((await self._call(m.NODE_HEARTBEAT, beat)).value)
-            except LepaError as error:
-                if error.code == "not_found":
-                    log.warning("the servers do not know this node; registering again node_id=%s", self.node.id)
-                    self._registered.clear()
-                else:
-                    log.warning("heartbeat failed error=%s", error.message)
-                    await self._clock.sleep(RETRY_S)
-
-    async def _follow_loop(self) -> None:
-        while True:
-            await self._registered.wait()
-            query = r.NodeAllocationsRequest(
-                node_id=self.node.id, secret_id=self.node.secret_id, index=self._follow_from, stale=True
-            )
-            try:
-                reply = await self._call(m.NODE_FOLLOW, query, timeout_s=r.WAIT_MAX_NS / SECOND * 1.2)
-            except LepaError as error:
-                log.warning("allocations could not be followed error=%s", error.message)
-                if error.code == "not_found":
-                    self._registered.clear()
-                await self._clock.sleep(RETRY_S)
-                continue
-            if await self._take(reply.value):
-                self._follow_from = reply.index
-            else:
-                self._follow_from = 0
-                await self._clock.sleep(RETRY_S)
-
-    async def _take(self, wanted: r.NodeAllocations) -> bool:
-        """Carry out what the servers want; False when allocations are missing from the answer and must be asked for."""
-        have = {alloc_id: runner.alloc.alloc_modify_index for alloc_id, runner in self._runners.items()}
-        orders = alloc_sync.compare(wanted.indexes, have, self._follow_from)
-        for alloc_id in orders.forget:
-            await self._forget(alloc_id)
-        given = {alloc.id: alloc for alloc in wanted.allocations}
-        fetched = tuple(given[alloc_id] for alloc_id in orders.fetch if alloc_id in given)
-        change = alloc_sync.divide(fetched, set(self._runners))
-        for alloc in change.start:
-            await self._state.save_allocation(alloc)
-            self._start(Remembered(alloc, {}))
-        for alloc in change.update:
-            self._runners[alloc.id].update(alloc)
-            await self._state.save_allocation(replace(self._runners[alloc.id].alloc, job=self._runners[alloc.id].job))
-        return len(fetched) == len(orders.fetch)
-
-    # Allocations
-
-    def _restore(self) -> None:
-        """Take up what an earlier agent left."""
-        for remembered in self._state.load():
-            self._start(remembered)
-        if self._runners:
-            log.info("allocations restored count=%d", len(self._runners))
-
-    def _start(self, remembered: Remembered) -> None:
-        alloc = remembered.alloc
-        directory = AllocDir(self._alloc_root, alloc.id)
-        try:
-            runner = AllocRunner(alloc, directory, self._parts, self._note_news, remembered.tasks)
-        except LepaError as error:
-            log.error("allocation cannot run alloc_id=%s error=%s", alloc.id, error.message)
-            failed = replace(alloc, job=None, client_status="failed", client_description=error.message)
-            self._tasks.start(f"fail.{alloc.id}", self._send([failed]))
-            return
-        self._runners[alloc.id] = runner
-        if runner.finished.is_set():
-            self._ended.append(alloc.id)
-        else:
-            self._tasks.start(f"alloc.{alloc.id}", self._run(runner))
-        self._note_news(alloc.id)
-
-    async def _run(self, runner: AllocRunner) -> None:
-        await runner.run()
-        self._ended.append(runner.alloc.id)
-        if runner.alloc.id in self._unknown:
-            await self._remove(runner.alloc.id)
-        else:
-            await self._state.save_allocation(replace(runner.alloc, job=runner.job))
-
-    async def _forget(self, alloc_id: str) -> None:
-        """The servers no longer know it: end it and remove what it left."""
-        runner = self._runners[alloc_id]
-        if not runner.finished.is_set():
-            self._unknown.add(alloc_id)
-            runner.stop()
-            return
-        await self._remove(alloc_id)
-
-    async def _remove(self, alloc_id: str) -> None:
-        runner = self._runners.pop(alloc_id)
-        if alloc_id in self._ended:
-            self._ended.remove(alloc_id)
-        self._reported.pop(alloc_id, None)
-        self._unknown.discard(alloc_id)
-        await asyncio.get_running_loop().run_in_executor(None, runner.directory.destroy)
-        await self._state.forget(alloc_id)
-
-    async def _collect_loop(self) -> None:
-        """Keep the number of ended allocations on disk within its bound, oldest first."""
-        while True:
-            await self._clock.sleep(self._settings.gc_interval_s)
-            while len(self._ended) > self._settings.gc_allocs_max:
-                await self._remove(self._ended[0])
-
-    async def _drivers_loop(self) -> None:
+    async def _watch_drivers(self) -> None:
         """Tell the servers when a driver appears, vanishes or falls ill."""
         while True:
             await self._clock.sleep(CHECK_DRIVERS_S)
             node = await self._with_drivers(self.node)
-            same = {k: (v.detected, v.healthy) for k, v in node.drivers.items()}
-            if same != {k: (v.detected, v.healthy) for k, v in self.node.drivers.items()}:
-                self.node = node
-                self._registered.clear()
+            if _health(node) != _health(self.node):
+                self._link.change(replace(self.node, drivers=node.drivers, attributes=node.attributes))
 
-    # Reports
+    def _dynamic_meta(self) -> dict[str, str | None]:
+        """Keys that were set through the API; None for those that were unset."""
+        facts = self._state.facts().items()
+        return {name.removeprefix(META_FACT): json.loads(value) for name, value in facts if name.startswith(META_FACT)}
 
-    def _note_news(self, alloc_id: str) -> None:
-        self._dirty[alloc_id] = None
-        self._has_news.set()
+    def _meta(self) -> dict[str, str]:
+        merged = {**self._settings.meta, **self._dynamic_meta()}
+        return {key: value for key, value in merged.items() if value is not None}
 
-    async def _report_loop(self) -> None:
-        while True:
-            await self._has_news.wait()
-            await self._clock.sleep(REPORT_WAIT_S)
-            await self._registered.wait()
-            self._has_news.clear()
-            chosen = list(self._dirty)[:REPORT_BATCH_MAX]
-            for alloc_id in chosen:
-                del self._dirty[alloc_id]
-            present = [self._runners[alloc_id].present() for alloc_id in chosen if alloc_id in self._runners]
-            news = [alloc for alloc in present if not _same_report(alloc, self._reported.get(alloc.id))]
-            if news and not await self._send(news):
-                self._dirty |= dict.fromkeys(alloc.id for alloc in news)
-                await self._clock.sleep(RETRY_S)
-            if self._dirty:
-                self._has_news.set()
+    async def metadata(self) -> dict[str, Any]:
+        """The node's metadata, and where it comes from."""
+        return {"Meta": self.node.meta, "Dynamic": self._dynamic_meta(), "Static": self._settings.meta}
 
-    async def _send(self, allocations: Sequence[Allocation]) -> bool:
-        update = r.NodeAllocationUpdatesRequest(
-            node_id=self.node.id,
-            secret_id=self.node.secret_id,
-            allocations=tuple(_report_of(alloc) for alloc in allocations),
-        )
-        try:
-            await self._call(m.NODE_UPDATE_ALLOCATIONS, update)
-        except LepaError as error:
-            log.warning("allocations could not be reported count=%d error=%s", len(allocations), error.message)
-            return False
-        self._reported |= {alloc.id: alloc for alloc in allocations}
-        return True
+    async def set_metadata(self, changes: dict[str, str | None]) -> dict[str, Any]:
+        """Set or unset keys; they stay so when the agent restarts."""
+        for key in changes:
+            if not META_KEY.fullmatch(key):
+                raise invalid(f'meta key "{key}" is not a name of letters, digits, "_", "-" and "."')
+        await self._state.save_facts({META_FACT + key: json.dumps(value) for key, value in changes.items()})
+        self._link.change(replace(self.node, meta=self._meta()))
+        return await self.metadata()
 
     # What the HTTP edge asks
 
     def has_allocation(self, alloc_id: str) -> bool:
         """Whether this node knows the allocation."""
-        return alloc_id in self._runners
-
-    def _runner(self, alloc_id: str) -> AllocRunner:
-        runner = self._runners.get(alloc_id)
-        if runner is None:
-            raise not_found(f'Unknown allocation "{alloc_id}"')
-        return runner
+        return alloc_id in self._allocations.runners
 
     async def list_files(self, alloc_id: str, path: str) -> Sequence[AllocFileInfo]:
         """Entries of a directory of the allocation."""
-        return files.list_files(self._runner(alloc_id).directory, path)
+        return await asyncio.to_thread(files.list_files, self._directory(alloc_id), path)
 
     async def stat_file(self, alloc_id: str, path: str) -> AllocFileInfo:
         """One file or directory."""
-        return files.stat_file(self._runner(alloc_id).directory, path)
+        return await asyncio.to_thread(files.stat_file, self._directory(alloc_id), path)
 
     async def read_file(self, alloc_id: str, path: str, offset: int = 0, limit: int = -1) -> bytes:
         """Bytes of a file."""
-        directory = self._runner(alloc_id).directory
         length = READ_MAX if limit < 0 else min(limit, READ_MAX)
-        return await asyncio.to_thread(files.read_file, directory, path, offset, length)
+        return await asyncio.to_thread(files.read_file, self._directory(alloc_id), path, offset, length)
 
     def stream_file(
         self, alloc_id: str, path: str, *, offset: int, origin: str, follow: bool
     ) -> AsyncIterator[StreamFrame]:
         """A file, then what is appended."""
-        directory = self._runner(alloc_id).directory
-        return files.stream_file(directory, path, offset=offset, origin=origin, follow=follow)
+        directory = self._directory(alloc_id)
+        return files.stream_file(directory, path, self._clock, offset=offset, origin=origin, follow=follow)
 
     def stream_logs(
         self, alloc_id: str, task: str, stream: str, *, offset: int, origin: str, follow: bool
     ) -> AsyncIterator[StreamFrame]:
         """A task's output over all rotated files."""
-        runner = self._runner(alloc_id)
-        state = runner.states().get(task)
+        state = self._allocations.runner(alloc_id).states().get(task)
         if state is None:
             raise invalid(f'unknown task name "{task}"')
-        logs = files.LogFiles(runner.directory, task, stream)
+        if stream not in {"stdout", "stderr"}:
+            raise invalid("must provide log type (stdout/stderr)")
+        logs = files.LogFiles(self._directory(alloc_id), task, stream)
         if not logs.numbers() and state.state == "pending" and not state.restarts:
             raise not_found(f'task "{task}" not started yet. No logs available')
-        return files.stream_logs(logs, offset=offset, origin=origin, follow=follow)
+        return files.stream_logs(logs, self._clock, offset=offset, origin=origin, follow=follow)
+
+    def _directory(self, alloc_id: str) -> AllocDir:
+        return self._allocations.runner(alloc_id).directory
 
     async def exec(self, alloc_id: str, task: str, command: Sequence[str], *, tty: bool) -> TaskSession:
         """Run a command inside a running task."""
-        runner = self._runner(alloc_id).runners.get(task)
+        if not self._settings.exec_allowed:
+            raise LepaError("denied", "commands inside tasks are not allowed on this node")
+        runner = self._allocations.runner(alloc_id).runners.get(task)
         if runner is None:
             raise invalid(f'unknown task name "{task}"')
         if runner.handle is None or runner.state.state != "running":
@@ -464,77 +323,36 @@ class Client:
 
     async def allocation_stats(self, alloc_id: str, task: str = "") -> AllocResourceUsage:
         """Present use of the allocation's tasks."""
-        runner = self._runner(alloc_id)
         usages = {}
-        for name, one in runner.runners.items():
-            if one.handle is not None and task in {"", name}:
-                with contextlib.suppress(LepaError):
-                    usages[name] = await self._drivers[one.task.driver].stats(one.handle.task_id)
+        for name, runner in self._allocations.runner(alloc_id).runners.items():
+            if runner.handle is not None and task in {"", name}:
+                with contextlib.suppress(LepaError):  # it has just ended
+                    usages[name] = await self._drivers[runner.task.driver].stats(runner.handle.task_id)
         return node_stats.sum_usage(usages, self._clock.now_ns())
 
     async def checks(self, alloc_id: str) -> dict[str, CheckQueryResult]:
         """Last results of the allocation's checks."""
-        return dict(self._runner(alloc_id).checks.results)
+        return dict(self._allocations.runner(alloc_id).checks.results)
 
     async def restart(self, alloc_id: str, task: str = "", *, all_tasks: bool = False) -> None:
-        """Restart one task, or all that run."""
-        self._runner(alloc_id).restart(task, all_tasks=all_tasks)
+        """Restart one task, or all that run; all_tasks: begin the allocation again, ended tasks included."""
+        self._allocations.runner(alloc_id).restart(task, all_tasks=all_tasks)
 
     async def signal(self, alloc_id: str, task: str, signal: str) -> None:
         """Signal one task, or all that run."""
-        await self._runner(alloc_id).signal(task, signal)
+        await self._allocations.runner(alloc_id).signal(task, signal)
 
     async def collect(self, alloc_id: str = "") -> None:
         """Remove an ended allocation from the disk, or all of them."""
-        if alloc_id and not self._runner(alloc_id).finished.is_set():
-            raise invalid("allocation is still running; stop it first", http_status=500)
-        for ended in [alloc_id] if alloc_id else list(self._ended):
-            await self._remove(ended)
+        await self._allocations.collect(alloc_id)
 
     async def host_stats(self) -> HostStats:
         """Present use of the host."""
-        return await asyncio.to_thread(node_stats.host_stats, self._alloc_root, self._clock.now_ns())
-
-    async def metadata(self) -> dict[str, Any]:
-        """The node's metadata."""
-        dynamic = _own_meta(self._state.facts())
-        return {"Meta": self.node.meta, "Dynamic": dynamic, "Static": self._settings.meta}
-
-    async def set_metadata(self, changes: dict[str, str | None]) -> dict[str, Any]:
-        """Set or unset keys that stay over restarts."""
-        for key in changes:
-            if not key or not all(part.isidentifier() for part in key.replace("-", "_").split(".")):
-                raise invalid(f'meta key "{key}" is not a name of letters, digits, "_", "-" and "."')
-        given = {META_PREFIX + key: value for key, value in changes.items() if value is not None}
-        await self._state.save_facts(given)
-        await self._state.drop_facts([META_PREFIX + key for key, value in changes.items() if value is None])
-        meta = self._settings.meta | _own_meta(self._state.facts())
-        unset = {key for key, value in changes.items() if value is None}
-        self.node = replace(self.node, meta={key: value for key, value in meta.items() if key not in unset})
-        self._registered.clear()
-        return await self.metadata()
-
-    # Figures
-
-    def counts(self) -> dict[str, int]:
-        """Allocations by client status."""
-        found: dict[str, int] = {}
-        for runner in self._runners.values():
-            status = runner.present().client_status
-            found[status] = found.get(status, 0) + 1
-        return found
-
-    @property
-    def alloc_root(self) -> Path:
-        """Where allocations have their directories."""
-        return self._alloc_root
+        return await asyncio.to_thread(node_stats.host_stats, self.alloc_root, self._clock.now_ns())
 
 
-META_PREFIX = "meta:"
-
-
-def _own_meta(facts: Mapping[str, str]) -> dict[str, str]:
-    return {name.removeprefix(META_PREFIX): value for name, value in facts.items() if name.startswith(META_PREFIX)}
+def _health(node: Node) -> dict[str, tuple[bool, bool]]:
+    return {name: (info.detected, info.healthy) for name, info in node.drivers.items()}
 
 
 def _reserved(settings: ClientSettings) -> NodeReservedResources:
@@ -545,25 +363,3 @@ def _reserved(settings: ClientSettings) -> NodeReservedResources:
         disk=NodeReservedDiskResources(disk_mb=reserved.disk_mb),
         networks=NodeReservedNetworkResources(reserved_host_ports=reserved.ports),
     )
-
-
-def _report_of(alloc: Allocation) -> Allocation:
-    """Only what the node has a say in."""
-    return Allocation(
-        id=alloc.id,
-        namespace=alloc.namespace,
-        job_id=alloc.job_id,
-        task_group=alloc.task_group,
-        node_id=alloc.node_id,
-        eval_id=alloc.eval_id,
-        deployment_id=alloc.deployment_id,
-        client_status=alloc.client_status,
-        client_description=alloc.client_description,
-        task_states=alloc.task_states,
-        deployment_status=alloc.deployment_status,
-        network_status=alloc.network_status,
-    )
-
-
-def _same_report(now: Allocation, before: Allocation | None) -> bool:
-    return before is not None and _report_of(now) == _report_of(before)

@@ -4,17 +4,20 @@ Rotated logs are `<task>.<stdout|stderr>.<n>`, read as one text in the order of 
 works for files that other processes write, and it costs one `stat` each 100 ms.
 """
 
-import asyncio
+import contextlib
 import mimetypes
 import os
 import re
 import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import BinaryIO
 
+from lepa.client import confined
 from lepa.client.alloc_dir import AllocDir
 from lepa.kit.durations import rfc3339
-from lepa.model.errors import LepaError, invalid, not_found
+from lepa.kit.sources import Clock
+from lepa.model.errors import LepaError
 from lepa.model.stats import AllocFileInfo
 from lepa.rpc.node_service import StreamFrame
 
@@ -25,38 +28,32 @@ LIST_MAX = 10_000
 
 def list_files(directory: AllocDir, path: str) -> list[AllocFileInfo]:
     """Entries of a directory in order of their names."""
-    wanted = directory.inside(path)
-    try:
-        names = sorted(os.listdir(wanted))[:LIST_MAX]
-    except OSError as error:
-        raise _cannot_read(path, error) from error
-    found = []
-    for name in names:
-        try:
-            found.append(_info(wanted / name))
-        except FileNotFoundError:
-            continue
+    wanted = directory.readable(path)
+    with confined.explained(path), confined.directory(directory.path, wanted) as handle:
+        names = sorted(os.listdir(handle))[:LIST_MAX]
+        found = []
+        for name in names:
+            with contextlib.suppress(FileNotFoundError):
+                found.append(_info(name, os.stat(name, dir_fd=handle, follow_symlinks=False)))
     return found
 
 
 def stat_file(directory: AllocDir, path: str) -> AllocFileInfo:
     """One file or directory."""
-    try:
-        return _info(directory.inside(path))
-    except OSError as error:
-        raise _cannot_read(path, error) from error
+    parent, name = os.path.split(directory.readable(path))
+    with confined.explained(path), confined.directory(directory.path, parent) as handle:
+        return _info(name or directory.path.name, os.stat(name or ".", dir_fd=handle, follow_symlinks=False))
 
 
-def _info(path: Path) -> AllocFileInfo:
-    status = path.lstat()
+def _info(name: str, status: os.stat_result) -> AllocFileInfo:
     is_dir = stat.S_ISDIR(status.st_mode)
     return AllocFileInfo(
-        name=path.name,
+        name=name,
         is_dir=is_dir,
         size=status.st_size,
         file_mode=_mode(status.st_mode),
         mod_time=rfc3339(status.st_mtime_ns),
-        content_type="" if is_dir else mimetypes.guess_type(path.name)[0] or "application/octet-stream",
+        content_type="" if is_dir else mimetypes.guess_type(name)[0] or "application/octet-stream",
     )
 
 
@@ -68,42 +65,17 @@ def _mode(mode: int) -> str:
 
 def read_file(directory: AllocDir, path: str, offset: int, limit: int) -> bytes:
     """Bytes of a file; limit -1 reads to its end."""
-    try:
-        with open(_regular(directory, path), "rb") as file:
-            file.seek(offset)
-            return file.read(limit)
-    except OSError as error:
-        raise _cannot_read(path, error) from error
-
-
-def _regular(directory: AllocDir, path: str) -> Path:
-    """The path of a plain file: opening a pipe or a device could block or act."""
-    wanted = directory.inside(path)
-    mode = wanted.stat().st_mode
-    if stat.S_ISDIR(mode):
-        raise invalid(f'file "{path}" is a directory')
-    if not stat.S_ISREG(mode):
-        raise invalid(f'"{path}" is not a regular file')
-    return wanted
-
-
-def _cannot_read(path: str, error: OSError) -> LepaError:
-    if isinstance(error, FileNotFoundError | NotADirectoryError):
-        return not_found(f"no such file or directory: {path}")
-    return invalid(f"cannot read {path}: {error.strerror or error}")
+    with confined.open_file(directory.path, directory.readable(path)) as file:
+        file.seek(offset)
+        return file.read(limit)
 
 
 async def stream_file(
-    directory: AllocDir, path: str, *, offset: int, origin: str, follow: bool
+    directory: AllocDir, path: str, clock: Clock, *, offset: int, origin: str, follow: bool
 ) -> AsyncIterator[StreamFrame]:
     """A file in frames. A truncated file is read from its start again; a deleted one ends the stream."""
-    try:
-        real = _regular(directory, path)
-        file = open(real, "rb")  # noqa: SIM115
-    except OSError as error:
-        raise invalid(_cannot_read(path, error).message) from error
-    name = path.lstrip("/")
-    with file:
+    name = directory.readable(path)
+    with confined.open_file(directory.path, name) as file:
         size = os.fstat(file.fileno()).st_size
         position = max(0, size - offset) if origin == "end" else min(offset, size)
         while True:
@@ -121,13 +93,14 @@ async def stream_file(
             if status.st_size < position:
                 position = 0
                 yield StreamFrame(file=name, file_event="file truncated")
-            await asyncio.sleep(POLL_S)
+            await clock.sleep(POLL_S)
 
 
 class LogFiles:
     """Rotated files of one stream of one task."""
 
     def __init__(self, directory: AllocDir, task: str, stream: str) -> None:
+        self._root = directory.path
         self._directory = directory.logs
         self._pattern = re.compile(re.escape(f"{task}.{stream}.") + r"(\d+)$")
         self._prefix = f"{task}.{stream}."
@@ -143,6 +116,10 @@ class LogFiles:
     def path(self, number: int) -> Path:
         """The path of one file."""
         return self._directory / f"{self._prefix}{number}"
+
+    def open(self, number: int) -> BinaryIO:
+        """One file for reading. Raises LepaError: a task may put a link where its logs are."""
+        return confined.open_file(self._root, self.name(number))
 
     def name(self, number: int) -> str:
         """The file's name as the API shows it."""
@@ -171,16 +148,18 @@ def starting_point(sizes: list[tuple[int, int]], offset: int, origin: str) -> tu
     return sizes[0][0], 0
 
 
-async def stream_logs(files: LogFiles, *, offset: int, origin: str, follow: bool) -> AsyncIterator[StreamFrame]:
+async def stream_logs(
+    files: LogFiles, clock: Clock, *, offset: int, origin: str, follow: bool
+) -> AsyncIterator[StreamFrame]:
     """All files as one text, then what is appended while follow. Waits for the first file when following."""
     while not (numbers := files.numbers()):
         if not follow:
             return
-        await asyncio.sleep(POLL_S)
+        await clock.sleep(POLL_S)
     number, position = starting_point([(n, files.size(n)) for n in numbers], offset, origin)
     last = numbers[-1]
     while True:
-        async for frame in _one_file(files, number, position, follow=follow):
+        async for frame in _one_file(files, number, position, clock, follow=follow):
             yield frame
         newer = [n for n in files.numbers() if n > number]
         if not newer or (not follow and newer[0] > last):
@@ -188,11 +167,13 @@ async def stream_logs(files: LogFiles, *, offset: int, origin: str, follow: bool
         number, position = newer[0], 0
 
 
-async def _one_file(files: LogFiles, number: int, position: int, *, follow: bool) -> AsyncIterator[StreamFrame]:
+async def _one_file(
+    files: LogFiles, number: int, position: int, clock: Clock, *, follow: bool
+) -> AsyncIterator[StreamFrame]:
     """One file to its end; while following, until a newer one exists and this one has been read to the end."""
     try:
-        file = files.path(number).open("rb")
-    except OSError:
+        file = files.open(number)
+    except LepaError:
         return
     with file:
         file.seek(position)
@@ -203,4 +184,4 @@ async def _one_file(files: LogFiles, number: int, position: int, *, follow: bool
                 yield StreamFrame(offset=position, data=data, file=files.name(number))
             if superseded:
                 return
-            await asyncio.sleep(POLL_S)
+            await clock.sleep(POLL_S)

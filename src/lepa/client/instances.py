@@ -8,6 +8,8 @@ providers are registered in the same catalog.
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from lepa.client import task_env
 from lepa.drivers.protocol import TaskNetwork
 from lepa.model.allocation import Allocation
@@ -20,7 +22,7 @@ NODE_ADDRESS = "unique.network.ip-address"
 
 
 class Check(NamedTuple):
-    """One check with everything resolved. id is stable over restarts of the agent. Times are seconds."""
+    """One check with everything resolved. id is stable over restarts of the agent."""
 
     id: str
     service_id: str
@@ -82,20 +84,15 @@ def _instance(source: Source, service: Service, task: str) -> Instance:
         tags=tuple(text(tag) for tag in tags),
         address=text(service.address) or address,
         port=port,
-        status="critical" if _starts_critical(service) else "passing",
         weight=service.weights.passing if service.weights else 1,
     )
     checks = tuple(_check(source, service, task, registration, number) for number in range(len(service.checks)))
-    return Instance(registration, checks)
-
-
-def _starts_critical(service: Service) -> bool:
-    """Until its checks have passed once; unless all of them say otherwise."""
-    return any(check.initial_status != "passing" for check in service.checks)
+    initial = worst(check.spec.initial_status or "critical" for check in checks)
+    return Instance(replace(registration, status=initial), checks)
 
 
 def _check(source: Source, service: Service, task: str, registration: ServiceRegistration, number: int) -> Check:
-    spec = service.checks[number]
+    spec = _interpolated(source, service.checks[number])
     label = spec.port_label or service.port_label
     mode = spec.address_mode or ("driver" if service.address_mode == "driver" and not spec.port_label else "host")
     address, port = resolve(source, label, mode)
@@ -108,6 +105,27 @@ def _check(source: Source, service: Service, task: str, registration: ServiceReg
         spec=spec,
         address=address,
         port=port,
+    )
+
+
+def _interpolated(source: Source, spec: ServiceCheck) -> ServiceCheck:
+    targets = task_env.node_targets(source.node) | dict(source.env)
+
+    def text(value: str) -> str:
+        return task_env.interpolate(value, targets)
+
+    return replace(
+        spec,
+        name=text(spec.name),
+        path=text(spec.path),
+        protocol=text(spec.protocol),
+        port_label=text(spec.port_label),
+        method=text(spec.method),
+        body=text(spec.body),
+        command=text(spec.command),
+        args=tuple(text(arg) for arg in spec.args),
+        header={text(name): tuple(text(value) for value in values) for name, values in spec.header.items()},
+        tls_server_name=text(spec.tls_server_name),
     )
 
 

@@ -7,17 +7,24 @@ before a crash is found again by its id.
 
 import asyncio
 import contextlib
+import logging
 import queue
 import sqlite3
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
-from lepa.drivers.protocol import TaskHandle
+import msgspec
+
+from lepa.drivers.protocol import TaskHandle, TaskNetwork
 from lepa.model.allocation import Allocation, TaskState
 from lepa.model.errors import LepaError
 from lepa.model.wire import Wire, from_msgpack, to_msgpack
+
+log = logging.getLogger(__name__)
+
+W = TypeVar("W", bound=Wire)
 
 SCHEMA = """
 create table if not exists facts (name text primary key, value blob not null) without rowid;
@@ -30,11 +37,17 @@ GROUP_MAX = 500
 
 
 class TaskRecord(Wire, frozen=True):
-    """One task as the node last knew it. handle None: it was about to be started as task_id, or has ended."""
+    """One task as the node last knew it.
+
+    task_id: what the driver knows it by, "" when nothing is to be found there. handle None: it was about to be started.
+    ended: what became of it is in `state` already, and only its remains have to be removed. network: the driver's.
+    """
 
     driver: str = ""
     task_id: str = ""
     handle: TaskHandle | None = None
+    ended: bool = False
+    network: TaskNetwork | None = None
     state: TaskState = TaskState()
 
 
@@ -43,6 +56,13 @@ class Remembered(NamedTuple):
 
     alloc: Allocation
     tasks: dict[str, TaskRecord]
+
+
+class Contents(NamedTuple):
+    """What the file holds. unreadable: allocations that cannot be understood, by id, with their tasks' records."""
+
+    allocations: list[Remembered]
+    unreadable: dict[str, dict[str, TaskRecord]]
 
 
 class _Write(NamedTuple):
@@ -82,13 +102,21 @@ class LocalState:
         """Small facts by name, such as the node's id and secret."""
         return dict(self._facts)
 
-    def load(self) -> list[Remembered]:
-        """All allocations with their tasks' records."""
+    def load(self) -> Contents:
+        """All allocations with their tasks' records, and what cannot be understood."""
         tasks: dict[str, dict[str, TaskRecord]] = {}
         for alloc_id, task, value in self._db.execute("select alloc_id, task, value from tasks"):
-            tasks.setdefault(alloc_id, {})[task] = from_msgpack(value, TaskRecord)
-        rows = self._db.execute("select id, value from allocations").fetchall()
-        return [Remembered(from_msgpack(value, Allocation), tasks.get(alloc_id, {})) for alloc_id, value in rows]
+            if (record := _decoded(value, TaskRecord)) is not None:
+                tasks.setdefault(alloc_id, {})[task] = record
+        contents = Contents([], {})
+        for alloc_id, value in self._db.execute("select id, value from allocations"):
+            found = tasks.pop(alloc_id, {})
+            if (alloc := _decoded(value, Allocation)) is not None:
+                contents.allocations.append(Remembered(alloc, found))
+            else:
+                log.error("allocation's record cannot be read; what is left of it is removed alloc_id=%s", alloc_id)
+                contents.unreadable[alloc_id] = found
+        return contents
 
     async def save_facts(self, facts: dict[str, str]) -> None:
         """Remember small facts."""
@@ -119,9 +147,9 @@ class LocalState:
             self._queue.put_nowait(write)
 
     async def forget(self, alloc_id: str) -> None:
-        """Forget an allocation and its tasks."""
-        await self._save("delete from allocations where id = ?", alloc_id)
+        """Forget an allocation and its tasks: the tasks first, because they are found through the allocation."""
         await self._save("delete from tasks where alloc_id = ?", alloc_id)
+        await self._save("delete from allocations where id = ?", alloc_id)
 
     async def _save(self, statement: str, *values: str | bytes) -> None:
         loop = asyncio.get_running_loop()
@@ -166,6 +194,13 @@ class LocalState:
         self._queue.put(None)
         self._thread.join()
         self._db.close()
+
+
+def _decoded(value: bytes, kind: type[W]) -> W | None:
+    try:
+        return from_msgpack(value, kind)
+    except (msgspec.MsgspecError, TypeError):
+        return None
 
 
 def _tell(group: Iterable[_Write], error: Exception | None) -> None:

@@ -5,26 +5,27 @@ acknowledged, in batches, and tries again after a failure. Nothing is queued: on
 """
 
 import asyncio
-import contextlib
 import logging
-from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from lepa.client.waiting import happens
 from lepa.kit.sources import Clock
 from lepa.model.errors import LepaError
 from lepa.model.service import ServiceRegistration
 from lepa.rpc import methods as m
-from lepa.rpc.methods import Caller
-from lepa.rpc.requests import ServiceDeleteRequest, ServiceUpsertRequest
+from lepa.rpc.methods import Caller, Method
+from lepa.rpc.requests import Request, ServiceDeleteRequest, ServiceUpsertRequest
 
 log = logging.getLogger(__name__)
 
 BATCH_MAX = 100
 BATCH_WAIT_S = 0.01
 RETRY_S = 1.0
-SETTLED_S = 10.0
+CALL_S = 10.0
+GONE_S = 3.0
 
 
 class Difference(NamedTuple):
@@ -34,56 +35,59 @@ class Difference(NamedTuple):
     delete: tuple[str, ...]
 
 
-def difference(wanted: Mapping[str, ServiceRegistration], known: Mapping[str, ServiceRegistration]) -> Difference:
-    """Instances to register or change, and ids to remove; at most BATCH_MAX of each."""
+def difference(
+    wanted: Mapping[str, ServiceRegistration], known: Mapping[str, ServiceRegistration | None]
+) -> Difference:
+    """Instances to register or change, and ids to remove; at most BATCH_MAX of each.
+
+    known: as the servers have acknowledged them; None for those that they may have from an earlier agent.
+    """
     upsert = [registration for id_, registration in wanted.items() if known.get(id_) != registration]
     delete = [id_ for id_ in known if id_ not in wanted]
     return Difference(tuple(upsert[:BATCH_MAX]), tuple(delete[:BATCH_MAX]))
 
 
 class ServiceSync:
-    """The wishes and the loop."""
+    """The wishes and the loop. identity: this node's id and secret."""
 
     def __init__(self, caller: Caller, clock: Clock, identity: Callable[[], tuple[str, str]]) -> None:
         self._caller = caller
         self._clock = clock
         self._identity = identity
         self._wanted: dict[str, ServiceRegistration] = {}
-        self._known: dict[str, ServiceRegistration] = {}
+        self._known: dict[str, ServiceRegistration | None] = {}
         self._changed = asyncio.Event()
-        self._settled = asyncio.Event()
-        self._settled.set()
+        self._sent = asyncio.Event()
 
     def register(self, registration: ServiceRegistration) -> None:
         """From now on this instance should be in the catalog."""
         self._wanted[registration.id] = registration
-        self._wake()
+        self._changed.set()
 
     def set_status(self, service_id: str, status: str) -> None:
         """An instance's checks say something else now."""
         if (registration := self._wanted.get(service_id)) is not None and registration.status != status:
-            self._wanted[service_id] = replace(registration, status=status)
-            self._wake()
+            self.register(replace(registration, status=status))
 
-    def deregister(self, *service_ids: str) -> None:
-        """From now on these should not be in the catalog."""
+    def deregister(self, service_ids: Iterable[str], *, unseen: bool = False) -> None:
+        """From now on these should not be in the catalog. unseen: an earlier agent may have registered them."""
         for service_id in service_ids:
             self._wanted.pop(service_id, None)
-        self._wake()
+            if unseen:
+                self._known.setdefault(service_id, None)
+        self._changed.set()
 
     def forget_known(self) -> None:
         """The servers may have lost what they knew (they forgot this node): tell them everything again."""
         self._known.clear()
-        self._wake()
-
-    async def settle(self) -> None:
-        """Return when the servers know the present wishes, or after SETTLED_S."""
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._settled.wait(), SETTLED_S)
-
-    def _wake(self) -> None:
-        self._settled.clear()
         self._changed.set()
+
+    async def gone(self, service_ids: Iterable[str]) -> None:
+        """Return when the servers no longer have these, or after GONE_S: a task must be able to end without servers."""
+        ids, until = set(service_ids), self._clock.now() + GONE_S
+        while not ids.isdisjoint(self._known) and self._clock.now() < until:
+            self._sent.clear()
+            await happens(self._sent, self._clock, until - self._clock.now())
 
     async def run(self) -> None:
         """Send differences for as long as the node lives."""
@@ -98,18 +102,23 @@ class ServiceSync:
                 log.warning("services could not be registered error=%s", error.message)
                 self._changed.set()
                 await self._clock.sleep(RETRY_S)
-                continue
-            if not self._changed.is_set():
-                self._settled.set()
 
     async def _send(self, batch: Difference) -> None:
         node_id, secret_id = self._identity()
-        if batch.upsert:
-            upsert = ServiceUpsertRequest(services=batch.upsert, node_id=node_id, secret_id=secret_id)
-            await self._caller.call(m.SERVICE_UPSERT, upsert)
-            self._known |= {registration.id: registration for registration in batch.upsert}
         if batch.delete:
             delete = ServiceDeleteRequest(ids=batch.delete, node_id=node_id, secret_id=secret_id)
-            await self._caller.call(m.SERVICE_DELETE, delete)
+            await self._call(m.SERVICE_DELETE, delete)
             for service_id in batch.delete:
                 self._known.pop(service_id, None)
+        if batch.upsert:
+            upsert = ServiceUpsertRequest(services=batch.upsert, node_id=node_id, secret_id=secret_id)
+            await self._call(m.SERVICE_UPSERT, upsert)
+            self._known |= {registration.id: registration for registration in batch.upsert}
+        self._sent.set()
+
+    async def _call(self, method: Method[Any, Any], request: Request) -> None:
+        try:
+            async with asyncio.timeout(CALL_S):
+                await self._caller.call(method, request)
+        except TimeoutError as error:
+            raise LepaError("timeout", f"no server answered {method.name} within {CALL_S:g} s") from error

@@ -23,8 +23,10 @@ class ClientSettings(msgspec.Struct, frozen=True):
 
     directory: state, and `alloc` unless alloc_dir is set. http_address: where its API can be reached, `ip:port`.
     node_id: only for tests of identity; otherwise it is made once and kept. cpu_mhz, memory_mb, disk_mb: 0 measures
-    them. network_interface: "" takes the one with the default route. gc_allocs_max: ended allocations kept on disk.
-    exit_with_agent: kill all tasks when the agent stops (development).
+    them. network_interface: "" takes the one with the default route. gc_allocs_max: ended allocations kept on disk,
+    fewer when the disk is fuller than gc_disk_usage_percent. exec_allowed: whether commands may be run inside tasks.
+    cni_path: directories of CNI plugins, with colons between them. exit_with_agent: kill all tasks when the agent stops
+    (development). version: of lepa.
     """
 
     directory: Path
@@ -53,6 +55,9 @@ class ClientSettings(msgspec.Struct, frozen=True):
     max_kill_timeout_s: float = 30.0
     gc_allocs_max: int = 50
     gc_interval_s: float = 60.0
+    gc_disk_usage_percent: float = 80.0
+    exec_allowed: bool = True
+    cni_path: str = "/opt/cni/bin"
     allocs_max: int = 0
     exit_with_agent: bool = False
     version: str = ""

@@ -1,11 +1,12 @@
 """Pure: a task's environment variables, and `${…}` in its texts.
 
 Names are Nomad's, because job files in the world read them: NOMAD_ALLOC_ID, NOMAD_PORT_http, NOMAD_META_owner, … Later
-sources win over earlier ones: built-in names, meta, the host's environment (drivers without an image), the task's
+sources win over earlier ones: the host's environment (drivers without an image), built-in names, meta, the task's
 `env`, variables that hooks add. A `${name}` that nothing defines stays as it is.
 """
 
 import re
+from collections import ChainMap
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -34,6 +35,19 @@ HOST_DENIED = frozenset(
     """.split()  # noqa: SIM905
 )
 """Variables of the agent that no task sees."""
+
+
+OF_ONE_TASK = frozenset(
+    {
+        "NOMAD_TASK_NAME",
+        "NOMAD_TASK_DIR",
+        "NOMAD_SECRETS_DIR",
+        "NOMAD_MEMORY_LIMIT",
+        "NOMAD_MEMORY_MAX_LIMIT",
+        "NOMAD_CPU_LIMIT",
+        "NOMAD_CPU_CORES",
+    }
+)
 
 
 class Directories(NamedTuple):
@@ -85,7 +99,8 @@ def built_in(place: Place) -> dict[str, str]:
             env["NOMAD_MEMORY_MAX_LIMIT"] = str(resources.memory.memory_max_mb)
         if resources.cpu.reserved_cores:
             env["NOMAD_CPU_CORES"] = ",".join(map(str, resources.cpu.reserved_cores))
-    return {name: value for name, value in env.items() if value} | _ports(alloc.allocated_resources.shared.ports, alloc)
+    ports = _ports(alloc.allocated_resources.shared.ports, alloc) | _task_ports(alloc, task.name)
+    return {name: value for name, value in env.items() if value} | ports
 
 
 def _ports(ports: Iterable[AllocatedPortMapping], alloc: Allocation) -> dict[str, str]:
@@ -108,6 +123,20 @@ def _ports(ports: Iterable[AllocatedPortMapping], alloc: Allocation) -> dict[str
     return env
 
 
+def _task_ports(alloc: Allocation, own: str) -> dict[str, str]:
+    """Ports of networks that single tasks asked for, as older job files do: the task's own, and its siblings'."""
+    env: dict[str, str] = {}
+    for task, resources in alloc.allocated_resources.tasks.items():
+        for network in resources.networks:
+            for port in (*network.reserved_ports, *network.dynamic_ports):
+                label = _ODD.sub("_", port.label if task == own else f"{task}_{port.label}")
+                address = f"{network.ip}:{port.value}"
+                inside = port.to if port.to > 0 else port.value
+                env |= {f"NOMAD_IP_{label}": network.ip, f"NOMAD_PORT_{label}": str(inside)}
+                env |= {f"NOMAD_ADDR_{label}": address, f"NOMAD_HOST_PORT_{label}": str(port.value)}
+    return env
+
+
 def meta(place: Place) -> dict[str, str]:
     """Job, group and task meta, the inner winning, as NOMAD_META_key and NOMAD_META_KEY."""
     merged = {**place.job.meta, **place.group.meta, **place.task.meta}
@@ -122,14 +151,21 @@ def meta(place: Place) -> dict[str, str]:
 def build(place: Place, host: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
     """The whole environment. host: the agent's own, {} for drivers with an image. added: from hooks, which wins."""
     env = {name: value for name, value in host.items() if name not in HOST_DENIED}
-    known = meta(place)
-    targets = node_targets(place.node)
     env |= built_in(place)
-    env |= {name: interpolate(value, targets | env) for name, value in known.items()}
     own: dict[str, str] = {}
+    targets = ChainMap(own, env, node_targets(place.node))
+    env |= {name: interpolate(value, targets) for name, value in meta(place).items()}
     for name, value in place.task.env.items():
-        own[interpolate(name, targets | env)] = interpolate(value, targets | env | own)
+        own[interpolate(name, targets)] = interpolate(value, targets)
     return env | own | dict(added)
+
+
+def group_environment(place: Place) -> dict[str, str]:
+    """What services of the whole group may name: nothing that belongs to a single task."""
+    env = {name: value for name, value in built_in(place).items() if name not in OF_ONE_TASK}
+    targets = ChainMap(env, node_targets(place.node))
+    shared = place._replace(task=Task())
+    return env | {name: interpolate(value, targets) for name, value in meta(shared).items()}
 
 
 def node_targets(node: Node) -> dict[str, str]:

@@ -2,11 +2,19 @@
 
 from msgspec.structs import replace
 
+from lepa.client.restart_tracker import WITHIN
 from lepa.drivers.protocol import ExitResult
 from lepa.kit.durations import format_duration, rfc3339
 from lepa.model.allocation import TaskEvent, TaskState
 
 EVENTS_MAX = 10
+REASON_FIELDS = {
+    "Driver Failure": "driver_error",
+    "Failed Artifact Download": "download_error",
+    "Failed Validation": "validation_error",
+    "Setup Failure": "setup_error",
+}
+"""Where an event of a type keeps its reason."""
 
 
 def event(kind: str, message: str, now_ns: int, /, **details: str) -> TaskEvent:
@@ -22,6 +30,13 @@ def received(now_ns: int) -> TaskEvent:
 def started(now_ns: int) -> TaskEvent:
     """The driver started the task."""
     return event("Started", "Task started by client", now_ns)
+
+
+def start_failed(kind: str, reason: str, now_ns: int) -> TaskEvent:
+    """The driver, or something before it, could not start the task. kind: the event's type."""
+    field = REASON_FIELDS.get(kind, "message")
+    told = event(kind, reason, now_ns, **{field: reason})
+    return told if field == "message" else replace(told, **{field: reason})
 
 
 def terminated(result: ExitResult, now_ns: int) -> TaskEvent:
@@ -47,6 +62,8 @@ def terminated(result: ExitResult, now_ns: int) -> TaskEvent:
 def restarting(reason: str, delay_s: float, now_ns: int) -> TaskEvent:
     """It will be started again after a wait."""
     text = f"Task restarting in {format_duration(int(delay_s * 1000) * 1_000_000)}"
+    if reason != WITHIN:
+        text = f"{reason} - {text}"
     told = event("Restarting", text, now_ns, restart_reason=reason, start_delay=str(int(delay_s * 1e9)))
     return replace(told, restart_reason=reason, start_delay=int(delay_s * 1e9))
 
@@ -69,6 +86,13 @@ def killed(now_ns: int) -> TaskEvent:
     return event("Killed", "Task successfully killed", now_ns)
 
 
+def sibling_failed(sibling: str, now_ns: int) -> TaskEvent:
+    """Another task of the group failed for good."""
+    text = f'Task\'s sibling "{sibling}" failed'
+    told = event("Sibling Task Failed", text, now_ns, failed_sibling=sibling)
+    return replace(told, failed_sibling=sibling)
+
+
 def with_event(state: TaskState, told: TaskEvent) -> TaskState:
     """The state with one more event; the oldest ones are dropped."""
     return replace(state, events=(*state.events, told)[-EVENTS_MAX:])
@@ -87,3 +111,8 @@ def waiting(state: TaskState, now_ns: int) -> TaskState:
 def dead(state: TaskState, now_ns: int, *, failed: bool) -> TaskState:
     """The task will not run again."""
     return replace(state, state="dead", failed=failed or state.failed, finished_at=rfc3339(now_ns))
+
+
+def again(state: TaskState, now_ns: int) -> TaskState:
+    """The whole allocation runs once more, and this task with it, whatever became of it."""
+    return replace(waiting(state, now_ns), failed=False)

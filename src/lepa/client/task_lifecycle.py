@@ -5,7 +5,8 @@
     poststart tasks           once all main tasks run
     poststop tasks            once all main tasks are dead
 
-A failed task that will not be restarted ends the allocation's other tasks, except poststop ones.
+A failed task that will not be restarted ends the allocation's other tasks, except poststop ones. Tasks end in stages:
+the leader first, then the other main tasks, then those beside them; so a proxy outlives what it stands before.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,11 @@ from lepa.model.job import TaskGroup
 from lepa.model.task import Task
 
 PENDING, RUNNING, DEAD = "pending", "running", "dead"
+STOPPED = "Stopped by the allocation"
+LEADER_ENDED = "Leader task ended"
+MAIN_ENDED = "Main tasks have ended"
+SIBLING_FAILED = "Failed because of task "
+"""Why tasks are killed; the last is followed by the name of the task that failed."""
 
 
 class Orders(NamedTuple):
@@ -36,39 +42,51 @@ def is_sidecar(task: Task) -> bool:
     return task.lifecycle is not None and task.lifecycle.sidecar and hook_of(task) != "poststop"
 
 
-def decide(group: TaskGroup, states: Mapping[str, TaskState], *, stopping: bool) -> Orders:
-    """What may start and what has to end, given the states of all tasks. stopping: the allocation was told to stop."""
-    by_hook: dict[str, list[Task]] = {"prestart": [], "main": [], "poststart": [], "poststop": []}
-    for task in group.tasks:
-        by_hook[hook_of(task)].append(task)
-    main = by_hook["main"]
-    if over := _over(group, states, stopping=stopping):
-        ending = [*by_hook["prestart"], *main, *by_hook["poststart"]]
-        kill = _named(ending, states, PENDING, RUNNING)
-        start = frozenset[str]() if kill else _startable(by_hook["poststop"], states)
-        return Orders(start, kill, over)
-    ready = set(_startable(by_hook["prestart"], states))
-    if all(_prestart_done(task, states[task.name]) for task in by_hook["prestart"]):
-        ready |= _startable(main, states)
+def decide(group: TaskGroup, states: Mapping[str, TaskState], *, stopping: bool, destroying: bool = False) -> Orders:
+    """What may start and what has to end, given the states of all tasks.
+
+    stopping: the allocation was told to stop. destroying: it is wanted no more at all, poststop tasks included.
+    """
+    if over := _over(group, states, stopping=stopping or destroying):
+        return _wind_down(group, states, over, destroying=destroying)
+    prestart, main = _with_hook(group, "prestart"), _with_hook(group, "main")
+    ready = _pending(prestart, states)
+    if all(_prestart_done(task, states[task.name]) for task in prestart):
+        ready |= _pending(main, states)
         if main and all(states[task.name].state != PENDING for task in main):
-            ready |= _startable(by_hook["poststart"], states)
-    return Orders(frozenset(ready), frozenset())
+            ready |= _pending(_with_hook(group, "poststart"), states)
+    return Orders(ready, frozenset())
+
+
+def _wind_down(group: TaskGroup, states: Mapping[str, TaskState], reason: str, *, destroying: bool) -> Orders:
+    """End one stage after the other: leader, main tasks, those beside them; then let poststop tasks run."""
+    main, poststop = _with_hook(group, "main"), _with_hook(group, "poststop")
+    beside = [task for task in group.tasks if hook_of(task) in {"prestart", "poststart"}]
+    stages = [[task for task in main if task.leader], main, beside, *([poststop] if destroying else [])]
+    for stage in stages:
+        if kill := frozenset(task.name for task in stage if states[task.name].state != DEAD):
+            return Orders(frozenset(), kill, reason)
+    return Orders(_pending(poststop, states), frozenset(), reason)
+
+
+def _with_hook(group: TaskGroup, hook: str) -> list[Task]:
+    return [task for task in group.tasks if hook_of(task) == hook]
 
 
 def _over(group: TaskGroup, states: Mapping[str, TaskState], *, stopping: bool) -> str:
     """Why the allocation's tasks should end, "" while they should not."""
     if stopping:
-        return "Stopped by the allocation"
+        return STOPPED
     for task in group.tasks:
         state = states[task.name]
         if state.state == DEAD and state.failed and hook_of(task) != "poststop":
-            return f'Failed because of task "{task.name}"'
+            return SIBLING_FAILED + task.name
     main = [task for task in group.tasks if hook_of(task) == "main"]
     for task in main:
         if task.leader and states[task.name].state == DEAD:
-            return f'Leader task "{task.name}" ended'
+            return LEADER_ENDED
     if main and all(states[task.name].state == DEAD for task in main):
-        return "Main tasks have ended"
+        return MAIN_ENDED
     return ""
 
 
@@ -76,25 +94,20 @@ def _prestart_done(task: Task, state: TaskState) -> bool:
     return state.state != PENDING if is_sidecar(task) else state.state == DEAD and not state.failed
 
 
-def _startable(tasks: list[Task], states: Mapping[str, TaskState]) -> frozenset[str]:
+def _pending(tasks: list[Task], states: Mapping[str, TaskState]) -> frozenset[str]:
     return frozenset(task.name for task in tasks if states[task.name].state == PENDING)
-
-
-def _named(tasks: list[Task], states: Mapping[str, TaskState], *wanted: str) -> frozenset[str]:
-    return frozenset(task.name for task in tasks if states[task.name].state in wanted)
 
 
 def client_status(group: TaskGroup, states: Mapping[str, TaskState]) -> tuple[str, str]:
     """The allocation's client status and its description."""
-    known = [states.get(task.name, TaskState()) for task in group.tasks]
+    known = [states[task.name] for task in group.tasks]
     if any(state.state == DEAD and state.failed for state in known):
         return "failed", "Failed tasks"
     if known and all(state.state == DEAD for state in known):
         return "complete", "All tasks have completed"
-    if any(state.state == RUNNING for state in known):
+    ending = all(states[task.name].state == DEAD for task in group.tasks if hook_of(task) == "main")
+    if ending or any(state.state == RUNNING for state in known):
         return "running", "Tasks are running"
-    if any(state.state == DEAD for state in known) and any(state.state == PENDING for state in known):
-        return "pending", "No tasks have started" if all(s.state == PENDING for s in known) else "Tasks are starting"
     return "pending", "No tasks have started"
 
 

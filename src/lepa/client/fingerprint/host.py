@@ -11,6 +11,7 @@ import re
 import shutil
 import signal
 import socket
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -33,7 +34,12 @@ MIB = 1024 * 1024
 ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64", "i686": "386", "armv7l": "arm"}
 MHZ_UNKNOWN = 1000
 SPEED_UNKNOWN_MBITS = 1000
+CNI_S = 2.0
+CNI_PLUGINS_MAX = 50
 CGROUP = "lepa.slice"
+NOMAD_VERSION = "1.9.5"
+CONSUL_VERSION = "1.20.0"
+"""Whose job files and whose names this node serves: constraints of job files ask for versions."""
 
 
 def cpu(settings: ClientSettings) -> Facts:
@@ -142,14 +148,36 @@ def lepa(settings: ClientSettings) -> Facts:
     """The agent itself. `nomad.*` names are what job files ask for."""
     return Facts(
         {
-            "nomad.version": settings.version,
+            "nomad.version": NOMAD_VERSION,
             "nomad.service_discovery": "true",
             "nomad.advertise.address": settings.http_address,
-            "consul.version": "1.20.0",
+            "consul.version": CONSUL_VERSION,
             "consul.datacenter": settings.datacenter,
             "lepa.version": settings.version,
         }
     )
+
+
+def cni_plugins(settings: ClientSettings) -> Facts:
+    """Plugins for networks of allocations, each with the version that it tells of itself."""
+    attributes = {}
+    for folder in filter(None, settings.cni_path.split(":")):
+        for program in sorted(Path(folder).glob("*"))[:CNI_PLUGINS_MAX]:
+            if (version := _cni_version(program)) and f"plugins.cni.version.{program.name}" not in attributes:
+                attributes[f"plugins.cni.version.{program.name}"] = version
+    return Facts(attributes)
+
+
+def _cni_version(program: Path) -> str:
+    """ "CNI loopback plugin v1.4.0" -> "1.4.0"; "" for what is no plugin."""
+    if not program.is_file() or not os.access(program, os.X_OK):
+        return ""
+    try:
+        run = subprocess.run([program], env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=CNI_S)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    match = re.search(rb"CNI .*plugin v?(\d[\w.+-]*)", run.stdout + run.stderr)
+    return match[1].decode() if match else ""
 
 
 def network(settings: ClientSettings) -> Facts:

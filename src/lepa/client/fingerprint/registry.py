@@ -23,6 +23,7 @@ FINGERPRINTERS: Mapping[str, Callable[[ClientSettings], Facts]] = {
     "storage": host.storage,
     "kernel": host.kernel,
     "network": host.network,
+    "cni": host.cni_plugins,
     "lepa": host.lepa,
     "cloud": lambda settings: cloud.aws(settings.cloud_metadata_url) if settings.cloud_metadata_url else Facts(),
 }

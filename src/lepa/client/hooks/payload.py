@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from lepa.client import confined
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.hooks.protocol import HookError, QuietHook, Setup
 from lepa.model.errors import LepaError
@@ -21,11 +22,9 @@ class PayloadHook(QuietHook):
         if task.dispatch_payload is None or not payload:
             return {}
         try:
-            path = self._directory.within_task(task.name, f"local/{task.dispatch_payload.file}")
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(payload)
+            path = self._directory.of_task(task.name, f"local/{task.dispatch_payload.file}")
+            confined.write_file(self._directory.path, path, payload)
         except LepaError as error:
-            raise HookError(error.message, recoverable=False) from error
-        except OSError as error:
-            raise HookError(f"cannot write the dispatch payload: {error}") from error
+            text = f"cannot write the dispatch payload: {error.message}"
+            raise HookError(text, recoverable=error.code == "internal") from error
         return {}

@@ -1,0 +1,301 @@
+"""The allocations of this node: what an earlier agent left, what the servers want, what has ended.
+
+    follow   a long poll tells which allocations changed; alloc_sync says what to fetch, start and forget
+    collect  ended allocations stay on disk for those who want to read their logs, within bounds
+
+A server that is behind the others may not know an allocation that runs here. Its answer is recognised by its index and
+the leader is asked instead; so nothing is ended because of an old answer.
+"""
+
+import asyncio
+import logging
+import shutil
+from collections.abc import Iterable
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from lepa.client import alloc_sync
+from lepa.client.alloc_dir import AllocDir
+from lepa.client.alloc_runner import AllocRunner, NodeParts
+from lepa.client.local_state import LocalState, TaskRecord
+from lepa.client.reports import Reports
+from lepa.client.server_link import ServerLink
+from lepa.client.settings import ClientSettings
+from lepa.drivers.protocol import TaskConfig, TaskHandle
+from lepa.kit.durations import SECOND
+from lepa.kit.sources import Clock
+from lepa.kit.tasks import Tasks
+from lepa.model.allocation import Allocation
+from lepa.model.errors import LepaError, invalid, not_found
+from lepa.rpc import methods as m
+from lepa.rpc.requests import WAIT_MAX_NS, NodeAllocations, NodeAllocationsRequest
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+FOLLOW_S = WAIT_MAX_NS / SECOND * 1.2
+DISCONNECT_LOOK_S = 1.0
+
+
+class Allocations:
+    """What runs here, by id. parts is set before anything is started."""
+
+    parts: NodeParts
+
+    def __init__(self, settings: ClientSettings, state: LocalState, link: ServerLink, clock: Clock) -> None:
+        self._settings = settings
+        self._state = state
+        self._link = link
+        self._clock = clock
+        self._root = settings.alloc_dir or settings.directory / "alloc"
+        self._tasks = Tasks("client.allocations")
+        self._ended: dict[str, None] = {}
+        self._refused: dict[str, Allocation] = {}
+        self._unknown: set[str] = set()
+        self._follow_from = 0
+        self._ask_leader = False
+        self.may_start = asyncio.Event()
+        self.runners: dict[str, AllocRunner] = {}
+        self.reports = Reports(link, clock, self.present)
+
+    @property
+    def root(self) -> Path:
+        """Where allocations have their directories."""
+        return self._root
+
+    def runner(self, alloc_id: str) -> AllocRunner:
+        """One of them. Raises LepaError(not_found)."""
+        if (runner := self.runners.get(alloc_id)) is None:
+            raise not_found(f'Unknown allocation "{alloc_id}"')
+        return runner
+
+    def present(self, alloc_id: str) -> Allocation | None:
+        """What the servers should know of an allocation now."""
+        if (runner := self.runners.get(alloc_id)) is None:
+            return self._refused.get(alloc_id)
+        status, description = runner.status()
+        return replace(
+            _report(runner.alloc),
+            client_status=status,
+            client_description=description,
+            task_states=runner.states(),
+        )
+
+    def tell_everything(self) -> None:
+        """The servers may have lost what they knew."""
+        self.reports.forget_all()
+        for alloc_id in [*self.runners, *self._refused]:
+            self.reports.note(alloc_id)
+
+    # Following
+
+    async def follow(self) -> None:
+        """Do what the servers want, for as long as the node lives."""
+        while True:
+            await self._link.registered.wait()
+            try:
+                complete = await self._look()
+            except LepaError as error:
+                log.warning("allocations could not be followed error=%s", error.message)
+                if error.code == "not_found":
+                    self._link.not_known()
+                complete = False
+            if not complete:
+                self._follow_from = 0
+                await self._clock.sleep(RETRY_S)
+
+    async def _look(self) -> bool:
+        """One long poll; False when it has to be asked again from the beginning."""
+        query = NodeAllocationsRequest(
+            node_id=self._link.node.id,
+            secret_id=self._link.node.secret_id,
+            index=self._follow_from,
+            stale=not self._ask_leader,
+        )
+        reply = await self._link.call(m.NODE_FOLLOW, query, timeout_s=FOLLOW_S)
+        newest = max((runner.alloc.alloc_modify_index for runner in self.runners.values()), default=0)
+        if reply.index < newest and not self._ask_leader:
+            log.warning("a server is behind what this node knows; asking the leader index=%d", reply.index)
+            self._ask_leader = True
+            return False
+        self._ask_leader = False
+        if not await self._take(reply.value):
+            return False
+        self._follow_from = reply.index
+        self.may_start.set()
+        return True
+
+    async def _take(self, wanted: NodeAllocations) -> bool:
+        """Carry out what the servers want; False when allocations are missing from the answer."""
+        have = {alloc_id: runner.alloc.alloc_modify_index for alloc_id, runner in self.runners.items()}
+        orders = alloc_sync.compare(wanted.indexes, have, self._follow_from)
+        given = {alloc.id: alloc for alloc in wanted.allocations}
+        fetched = tuple(given[alloc_id] for alloc_id in orders.fetch if alloc_id in given)
+        change = alloc_sync.divide(fetched, self.runners.keys())
+        for alloc_id in orders.forget:
+            await self._forget(alloc_id)
+        for alloc in change.update:
+            self._update(self.runners[alloc.id], alloc)
+        known = [*change.start, *(self._remembered(self.runners[alloc.id]) for alloc in change.update)]
+        await asyncio.gather(*(self._state.save_allocation(alloc) for alloc in known))
+        for alloc in change.start:
+            self._start(alloc)
+        return len(fetched) == len(orders.fetch)
+
+    def _update(self, runner: AllocRunner, alloc: Allocation) -> None:
+        try:
+            runner.update(alloc)
+        except LepaError as error:
+            log.error("allocation cannot be updated alloc_id=%s error=%s", alloc.id, error.message)
+
+    def _remembered(self, runner: AllocRunner) -> Allocation:
+        return replace(runner.alloc, job=runner.job)
+
+    # Starting
+
+    async def restore(self) -> None:
+        """Take up what an earlier agent left."""
+        contents = self._state.load()
+        for remembered in contents.allocations:
+            self._start(*remembered)
+        for alloc_id, records in contents.unreadable.items():
+            await self._clear_away(alloc_id, records)
+        if self.runners:
+            log.info("allocations restored count=%d", len(self.runners))
+
+    def _start(self, alloc: Allocation, records: dict[str, TaskRecord] | None = None) -> None:
+        directory = AllocDir(self._root, alloc.id)
+        try:
+            runner = AllocRunner(alloc, directory, self.parts, self.reports.note, records)
+        except LepaError as error:
+            log.error("allocation cannot run alloc_id=%s error=%s", alloc.id, error.message)
+            self._refused[alloc.id] = replace(_report(alloc), client_status="failed", client_description=error.message)
+        else:
+            self.runners[alloc.id] = runner
+            if runner.finished.is_set():
+                self._ended[alloc.id] = None
+            else:
+                self._tasks.start(f"run.{alloc.id}", self._run(runner))
+        self.reports.note(alloc.id)
+
+    async def _run(self, runner: AllocRunner) -> None:
+        alloc_id = runner.alloc.id
+        await runner.run()
+        self._ended[alloc_id] = None
+        if alloc_id in self._unknown:
+            await self._remove(alloc_id)
+        else:
+            await self._state.save_allocation(self._remembered(runner))
+
+    def earlier(self, alloc: Allocation) -> list[AllocRunner]:
+        """Allocations on this node that make room for `alloc` and have not ended yet, or leave it their data."""
+        ids = {alloc.previous_allocation, *alloc.preempted_allocations}
+        found = [runner for alloc_id in ids if (runner := self.runners.get(alloc_id)) is not None]
+        return [runner for runner in found if runner.stopping or runner.finished.is_set()]
+
+    # Ending
+
+    async def _forget(self, alloc_id: str) -> None:
+        """The servers no longer know it: end it and remove what it left."""
+        runner = self.runners[alloc_id]
+        if runner.finished.is_set():
+            await self._remove(alloc_id)
+        else:
+            self._unknown.add(alloc_id)
+            runner.stop(destroy=True)
+
+    async def _remove(self, alloc_id: str) -> None:
+        """Directories first: what is on disk must always be found through the state."""
+        runner = self.runners[alloc_id]
+        await asyncio.to_thread(runner.directory.destroy)
+        await self._state.forget(alloc_id)
+        self._unknown.discard(alloc_id)
+        self._ended.pop(alloc_id, None)
+        self.runners.pop(alloc_id, None)
+        self.reports.forget(alloc_id)
+
+    async def _clear_away(self, alloc_id: str, records: dict[str, TaskRecord]) -> None:
+        """End and remove an allocation of which only the tasks' ids can be read."""
+        for record in records.values():
+            driver = self.parts.drivers.get(record.driver)
+            if driver is None or not record.task_id:
+                continue
+            handle = record.handle or TaskHandle(driver=record.driver, task_id=record.task_id)
+            try:
+                await driver.recover(TaskConfig(id=record.task_id, alloc_id=alloc_id), handle)
+                await driver.destroy(record.task_id)
+            except LepaError as error:
+                log.warning("task was not removed task_id=%s error=%s", record.task_id, error.message)
+        await asyncio.to_thread(AllocDir(self._root, alloc_id).destroy)
+        await self._state.forget(alloc_id)
+
+    async def collect(self, alloc_id: str = "") -> None:
+        """Remove an ended allocation from the disk, or all of them. Raises LepaError(invalid) for one that runs."""
+        if alloc_id and not self.runner(alloc_id).finished.is_set():
+            raise invalid("allocation is still running; stop it first", http_status=500)
+        for ended in self._collectable([alloc_id] if alloc_id else self._ended):
+            await self._remove(ended)
+
+    def _collectable(self, ended: Iterable[str]) -> list[str]:
+        """Those whose end the servers know: of any other they would want to see it run again."""
+        return [alloc_id for alloc_id in ended if alloc_id in self.runners and self.reports.is_known(alloc_id)]
+
+    async def keep_within_bounds(self) -> None:
+        """Collect the oldest ended allocations when there are too many, or the disk is full."""
+        while True:
+            await self._clock.sleep(self._settings.gc_interval_s)
+            collectable = self._collectable(self._ended)
+            while collectable and (len(self._ended) > self._settings.gc_allocs_max or await self._disk_is_full()):
+                await self._remove(collectable.pop(0))
+
+    async def _disk_is_full(self) -> bool:
+        usage = await asyncio.to_thread(shutil.disk_usage, self._root if self._root.exists() else self._root.parent)
+        return usage.used / (usage.total or 1) * 100 > self._settings.gc_disk_usage_percent
+
+    async def watch_disconnection(self) -> None:
+        """End allocations that must not go on for so long without servers (`disconnect.stop_on_client_after`)."""
+        while True:
+            await self._clock.sleep(DISCONNECT_LOOK_S)
+            alone_s = self._clock.now() - self._link.last_contact
+            for alloc_id, runner in list(self.runners.items()):
+                limit_s = runner.stop_after_disconnect_s
+                if limit_s is not None and alone_s > limit_s and not runner.stopping:
+                    log.warning("allocation is stopped: no server for too long alloc_id=%s", alloc_id)
+                    runner.stop()
+
+    async def stop_all(self, within_s: float) -> None:
+        """End everything, at most `within_s`: only an agent for development does this when it leaves."""
+        running = [runner for runner in self.runners.values() if not runner.finished.is_set()]
+        for runner in running:
+            runner.stop()
+        try:
+            async with asyncio.timeout(within_s):
+                for runner in running:
+                    await runner.finished.wait()
+        except TimeoutError:
+            log.warning("not all allocations ended in time within_s=%g", within_s)
+
+    async def close(self) -> None:
+        """Let go of everything; tasks go on."""
+        await self._tasks.close()
+        for runner in self.runners.values():
+            await runner.close()
+
+
+def _report(alloc: Allocation) -> Allocation:
+    """Of an allocation, only what its node has a say in."""
+    return Allocation(
+        id=alloc.id,
+        namespace=alloc.namespace,
+        job_id=alloc.job_id,
+        task_group=alloc.task_group,
+        node_id=alloc.node_id,
+        eval_id=alloc.eval_id,
+        deployment_id=alloc.deployment_id,
+        client_status=alloc.client_status,
+        client_description=alloc.client_description,
+        task_states=alloc.task_states,
+        deployment_status=alloc.deployment_status,
+        network_status=alloc.network_status,
+    )
