@@ -3,6 +3,7 @@
 A job's id may hold slashes, escaped or not; what follows it is recognised by its suffix (`/allocations`, `/plan`, …).
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -31,6 +32,9 @@ from lepa.rpc import requests as r
 
 PAYLOAD_MAX = 16 * 1024
 
+JOB_FILE_MAX = 1024 * 1024
+"""Bytes of a job file, and of its variables, that are parsed for others. Working one out may take a second of CPU."""
+
 JobHandle = Callable[[Edge, web.Request, str], Awaitable[web.StreamResponse]]
 
 
@@ -57,7 +61,7 @@ async def statuses(edge: Edge, request: web.Request) -> web.StreamResponse:
 async def register(edge: Edge, request: web.Request, expected_id: str = "") -> web.StreamResponse:
     """Register a job."""
     body = await json_object(request)
-    job = _job_of(edge, request, body, expected_id)
+    job = await _job_of(edge, request, body, expected_id)
     if expected_id and job.id != expected_id:
         raise invalid("Job ID does not match name")
     options = wire.from_builtins(
@@ -78,10 +82,11 @@ def _scope(request: web.Request, job: Job) -> dict[str, Any]:
     return {**common(request), "namespace": job.namespace}
 
 
-def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], default_id: str = "") -> Job:
+async def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], default_id: str = "") -> Job:
     """The job of a body in canonical form. Namespace: the query's, the body's, then the job's own.
 
-    default_id: the id that the path names, for a job that names none.
+    default_id: the id that the path names, for a job that names none. A body may hold a hundred thousand tasks, which
+    take seconds, so it is worked on in a thread.
     """
     raw = member(body, "Job")
     if raw is None:
@@ -95,7 +100,7 @@ def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], default_i
     raw = {key: value for key, value in raw.items() if key.lower() not in {"namespace", "region"}}
     raw = {"ID": default_id} | raw if default_id else raw
     raw |= {"Namespace": namespace, "Region": edge.settings.region if region == "global" else region}
-    return job_rules.canonicalise(raw)
+    return await asyncio.to_thread(job_rules.canonicalise, raw)
 
 
 async def plan(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
@@ -105,7 +110,7 @@ async def plan(edge: Edge, request: web.Request, job_id: str) -> web.StreamRespo
         raise invalid("Job must be specified")
     if not member(member(body, "Job"), "ID"):
         raise invalid("Job must have a valid ID")
-    job = _job_of(edge, request, body)
+    job = await _job_of(edge, request, body)
     if job.id != job_id:
         raise invalid("Job ID does not match")
     query = r.JobPlanRequest(job=job, diff=bool(member(body, "Diff", False)), **_scope(request, job))
@@ -117,7 +122,7 @@ async def validate(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Everything wrong with a job; 200 whatever is found."""
     body = await json_object(request)
     try:
-        job = _job_of(edge, request, body)
+        job = await _job_of(edge, request, body)
     except LepaError as error:
         found = r.JobValidateResponse(validation_errors=(error.message,), error=error.message)
         return json_response(request, found)
@@ -126,18 +131,32 @@ async def validate(edge: Edge, request: web.Request) -> web.StreamResponse:
 
 
 async def parse(edge: Edge, request: web.Request) -> web.StreamResponse:
-    """A job file as JSON. Functions that read files are not available here."""
+    """A job file of at most 1 MiB as JSON. Functions that read files are not available here."""
     body = await json_object(request)
-    text = member(body, "JobHCL", "")
-    if not isinstance(text, str) or not text.strip():
+    text = _bounded_text(body, "JobHCL")
+    if not text.strip():
         raise invalid("Job spec is empty")
-    variables = member(body, "Variables", "")
+    job = await asyncio.to_thread(_parsed, text, _bounded_text(body, "Variables"))
+    if member(body, "Canonicalize", False):
+        return json_response(request, await asyncio.to_thread(job_rules.canonicalise, job))
+    return json_response(request, _with_nulls(job))
+
+
+def _bounded_text(body: Mapping[str, Any], name: str) -> str:
+    text = member(body, name, "")
+    if not isinstance(text, str):
+        raise invalid(f"{name} must be a text")
+    size = len(text.encode())
+    if size > JOB_FILE_MAX:
+        raise invalid(f"{name} has {size} bytes; at most {JOB_FILE_MAX} are parsed here. Parse a larger file locally.")
+    return text
+
+
+def _parsed(text: str, variables: str) -> dict[str, Any]:
     parsed = jobspec.parse(text, filename="input.hcl", var_files=[("variables", variables)] if variables else ())
     if parsed.job is None:
         raise invalid("Failed to parse job: " + "\n".join(d.render() for d in parsed.diagnostics))
-    if member(body, "Canonicalize", False):
-        return json_response(request, job_rules.canonicalise(parsed.job))
-    return json_response(request, _with_nulls(parsed.job))
+    return parsed.job
 
 
 def _with_nulls(job: Mapping[str, Any]) -> dict[str, Any]:

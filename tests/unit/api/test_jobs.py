@@ -1,9 +1,12 @@
 """Routes of jobs."""
 
+import threading
+
 import pytest
 from tests.builders import make_job
 
-from lepa.api.jobs import split_job_path
+from lepa.api import jobs
+from lepa.api.jobs import JOB_FILE_MAX, split_job_path
 from lepa.rpc import requests as r
 
 JOB = {"ID": "web", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "mock_driver"}]}]}
@@ -71,6 +74,48 @@ async def test_a_broken_job_file_is_told_with_its_place(http) -> None:
     assert answer.status == 400
     assert "Failed to parse job: input.hcl:1," in await answer.text()
     assert (await http.post("/v1/jobs/parse", json={"JobHCL": ""})).status == 400
+
+
+@pytest.mark.parametrize("name", ["JobHCL", "Variables"])
+async def test_the_text_of_a_job_file_is_bounded(http, name: str) -> None:
+    answer = await http.post("/v1/jobs/parse", json={"JobHCL": 'job "x" {}'} | {name: "é" * (JOB_FILE_MAX // 2 + 1)})
+    assert (answer.status, await answer.text()) == (
+        400,
+        f"{name} has {JOB_FILE_MAX + 2} bytes; at most {JOB_FILE_MAX} are parsed here. Parse a larger file locally.",
+    )
+    answer = await http.post("/v1/jobs/parse", json={"JobHCL": 'job "x" {}'} | {name: 3})
+    assert (answer.status, await answer.text()) == (400, f"{name} must be a text")
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("jobs/parse", {"JobHCL": 'job "web" {}', "Canonicalize": True}),
+        ("jobs", {"Job": JOB}),
+        ("job/web/plan", {"Job": JOB}),
+    ],
+)
+async def test_jobs_are_worked_out_beside_the_event_loop(http, monkeypatch, path: str, body: dict[str, object]) -> None:
+    threads: list[int] = []
+
+    def notes_its_thread(work):
+        def noting(*arguments, **options):
+            threads.append(threading.get_ident())
+            return work(*arguments, **options)
+
+        return noting
+
+    monkeypatch.setattr(jobs.jobspec, "parse", notes_its_thread(jobs.jobspec.parse))
+    monkeypatch.setattr(jobs.job_rules, "canonicalise", notes_its_thread(jobs.job_rules.canonicalise))
+    await http.put(f"/v1/{path}", json=body)
+    assert threads
+    assert threading.get_ident() not in threads
+
+
+async def test_a_pattern_that_would_hang_others_is_answered(http) -> None:
+    text = 'job "x" {\n meta { a = regex_replace(join("", [for i in range(500) : "aaaa"]), "(a+)+!$", "") }\n}'
+    answer = await http.post("/v1/jobs/parse", json={"JobHCL": text})
+    assert (await answer.json())["Meta"] == {"a": "a" * 2_000}
 
 
 async def test_files_cannot_be_read_through_the_api(http) -> None:
