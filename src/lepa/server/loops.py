@@ -72,7 +72,7 @@ async def run_decider(
         try:
             decided = await _decide(decide, snapshot, watches, clock.now_ns())
         except Exception:
-            log.exception("%s could not decide", name)
+            log.exception("decider failed decider=%s", name)
             await clock.sleep(LOOK_AGAIN_S)
             continue
         orders = list(decided.orders)
@@ -98,13 +98,19 @@ async def carry_out(name: str, orders: Iterable[Order], writer: Writer) -> bool:
     for order in orders:
         try:
             await writer.write(order.apply)
-            log.info("%s decided %r", name, order)
+            log.info("order carried out decider=%s %s", name, _told(order))
         except LepaError as error:
             if error.code == "no_leader":
                 raise
-            log.warning("%s could not carry out %r error=%s", name, order, error)
+            log.warning("order not carried out decider=%s %s error=%r", name, _told(order), error.message)
             fine = False
     return fine
+
+
+def _told(order: Order) -> str:
+    """Its fields as the log writes them."""
+    fields = order._asdict() if isinstance(order, tuple) else {"order": order}  # type: ignore[attr-defined]
+    return " ".join(f"{key}={value!r}" for key, value in fields.items() if value not in ((), None))
 
 
 def _wait_s(decided: Decided, clock: Clock) -> float:

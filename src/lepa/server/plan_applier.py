@@ -9,6 +9,7 @@ has changed what the plan is about, the plan is checked again on the newest snap
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final, NamedTuple
 
 from msgspec.structs import replace
@@ -30,9 +31,12 @@ from lepa.store.protocol import Store
 PLANS_MAX: Final = 1_024
 ATTEMPTS_MAX: Final = 20
 THREAD_ITEMS: Final = 200
-"""Plans with more allocations are checked in a thread."""
+"""Plans with more allocations are checked, and their outcome foreseen, in a thread."""
 
 log = logging.getLogger(__name__)
+
+
+Command = Callable[[Draft], None]
 
 
 class _Pending(NamedTuple):
@@ -41,6 +45,8 @@ class _Pending(NamedTuple):
     urgency: int
     number: int
     plan: Plan
+    opening: Command
+    closing: Command
     result: "asyncio.Future[PlanResult]"
 
 
@@ -57,6 +63,10 @@ class _Overtaken(Exception):
     def __init__(self, revision: int) -> None:
         super().__init__(revision)
         self.revision = revision
+
+
+def _nothing(draft: Draft) -> None:
+    """Write nothing more."""
 
 
 class PlanApplier:
@@ -91,11 +101,15 @@ class PlanApplier:
         while not self._queue.empty():
             self._queue.get_nowait().result.cancel()
 
-    async def submit(self, plan: Plan) -> PlanResult:
-        """Apply a plan as far as it fits. Raises LepaError(conflict) when another worker has its evaluation now."""
+    async def submit(self, plan: Plan, *, opening: Command = _nothing, closing: Command = _nothing) -> PlanResult:
+        """Apply a plan as far as it fits.
+
+        opening: written before anything of the plan or with its first part. closing: written with its last part, when
+        nothing of the plan was refused. Raises LepaError(conflict) when another worker has its evaluation now.
+        """
         self._submitted += 1
         result: asyncio.Future[PlanResult] = asyncio.get_running_loop().create_future()
-        await self._queue.put(_Pending(-plan.priority, self._submitted, plan, result))
+        await self._queue.put(_Pending(-plan.priority, self._submitted, plan, opening, closing, result))
         self._metrics.gauge("nomad.plan.queue_depth", self._queue.qsize())
         return await result
 
@@ -114,7 +128,7 @@ class PlanApplier:
                     elif (newest := self._newest(committed)) is not on:
                         on = newest
                         checked = await self._check(pending.plan, on)
-                expected = self._expected(checked.accepted, on)
+                expected = await self._expect(pending, checked, on)
             except Exception as error:
                 log.exception("plan not checked eval_id=%s", pending.plan.eval_id)
                 _refuse(pending, error)
@@ -145,10 +159,16 @@ class PlanApplier:
         )
         return _Checked(accepted, result)
 
-    def _expected(self, plan: Plan, snapshot: Snapshot) -> Snapshot:
+    async def _expect(self, pending: _Pending, checked: _Checked, snapshot: Snapshot) -> Snapshot:
         """The state as it will be if the plan is committed."""
-        for part in self._parts(plan):
-            snapshot = _after(snapshot, self._draft(part, snapshot), snapshot.index + 1)
+        plan = checked.accepted
+        if len(plan.updates) + len(plan.stops) > THREAD_ITEMS:
+            return await asyncio.to_thread(self._expected, pending, checked, snapshot)
+        return self._expected(pending, checked, snapshot)
+
+    def _expected(self, pending: _Pending, checked: _Checked, snapshot: Snapshot) -> Snapshot:
+        for add in self._parts(pending, checked):
+            snapshot = _after(snapshot, self._draft(add, snapshot), snapshot.index + 1)
         return snapshot
 
     async def _commit(self, pending: _Pending, checked: _Checked, on: Snapshot) -> Snapshot | None:
@@ -159,7 +179,7 @@ class PlanApplier:
                 if not self._holds(pending.plan.eval_id, pending.plan.eval_token):
                     raise conflict("evaluation token does not match; the plan was not applied")
                 try:
-                    after = await self._write(checked.accepted, on)
+                    after = await self._write(pending, checked, on)
                     pending.result.set_result(replace(checked.result, applied_index=after.index))
                     return after if foreseen else None
                 except _Overtaken as overtaken:
@@ -171,10 +191,10 @@ class PlanApplier:
             _refuse(pending, error)
             return None
 
-    async def _write(self, plan: Plan, snapshot: Snapshot) -> Snapshot:
+    async def _write(self, pending: _Pending, checked: _Checked, snapshot: Snapshot) -> Snapshot:
         started = self._clock.now()
-        for part in self._parts(plan):
-            draft = self._draft(part, snapshot)
+        for add in self._parts(pending, checked):
+            draft = self._draft(add, snapshot)
             committed = await self._writer.commit(draft.txn())
             if not committed.ok:
                 raise _Overtaken(committed.revision)
@@ -182,14 +202,27 @@ class PlanApplier:
         self._metrics.sample("nomad.plan.apply", 1e3 * (self._clock.now() - started))
         return snapshot
 
-    def _parts(self, plan: Plan) -> Iterator[Plan]:
-        if not plan.empty:
-            yield from plan_parts(plan, items_max(self._store.limits))
+    def _parts(self, pending: _Pending, checked: _Checked) -> Iterator[list[Command]]:
+        """What each transaction writes, in order."""
+        if checked.accepted.empty:
+            return
+        parts: list[list[Command]] = [
+            [partial(_apply, plan=part)] for part in plan_parts(checked.accepted, items_max(self._store.limits))
+        ]
+        parts[0].insert(0, pending.opening)
+        if not checked.result.refresh_index:
+            parts[-1].append(pending.closing)
+        yield from parts
 
-    def _draft(self, part: Plan, snapshot: Snapshot) -> Draft:
+    def _draft(self, commands: list[Command], snapshot: Snapshot) -> Draft:
         draft = self._writer.draft_on(snapshot)
-        apply_plan(draft, part)
+        for command in commands:
+            command(draft)
         return draft
+
+
+def _apply(draft: Draft, plan: Plan) -> None:
+    apply_plan(draft, plan)
 
 
 def _refuse(pending: _Pending, error: Exception) -> None:

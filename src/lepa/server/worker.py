@@ -1,13 +1,14 @@
 """Processes evaluations: waits for a state that is new enough, schedules in a thread, submits the plan.
 
 A plan that is refused in part is made again on the state that refused it, as often as the job's type allows, as long as
-nothing gets through; then a blocked evaluation stands in until the cluster has changed. Evaluations that allocations of
-the plan name as their follow-up are stored before the plan: an allocation never waits for one that does not exist.
+nothing gets through; then a blocked evaluation stands in until the cluster has changed. How the evaluation ended is
+written together with the plan, so that it is never done without its plan, nor its plan without it.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -84,12 +85,15 @@ class Worker:
         left = attempts_max(evaluation)
         while left > 0:
             outcome = await self._schedule(evaluation, snapshot)
-            await self._store_followups(outcome)
             if outcome.plan.empty:
                 return await self._end(outcome)
-            result = await self._applier.submit(replace(outcome.plan, eval_token=delivery.token))
+            result = await self._applier.submit(
+                replace(outcome.plan, eval_token=delivery.token),
+                opening=partial(_create, evaluations=_followups(outcome)),
+                closing=partial(_close, outcome=outcome),
+            )
             if not result.refresh_index:
-                return await self._end(outcome)
+                return result.applied_index
             progress = bool(result.updates or result.stops)
             left = attempts_max(evaluation) if progress else left - 1
             newer = max(result.refresh_index, result.applied_index)
@@ -112,17 +116,19 @@ class Worker:
         self._metrics.sample(name, 1e3 * (self._clock.now() - started))
         return outcome
 
-    async def _store_followups(self, outcome: Outcome) -> None:
-        followups = [evaluation for evaluation in outcome.new_evaluations if evaluation.status != "blocked"]
-        if followups:
-            await self._writer.write(lambda draft: _create(draft, followups))
-
     async def _end(self, outcome: Outcome) -> int:
-        def command(draft: Draft) -> None:
-            end_evaluation(draft, outcome.evaluation)
-            _create(draft, outcome.new_evaluations)
+        return (await self._writer.write(partial(_close, outcome=outcome))).revision
 
-        return (await self._writer.write(command)).revision
+
+def _close(draft: Draft, outcome: Outcome) -> None:
+    """The evaluation is done, and others follow it."""
+    end_evaluation(draft, outcome.evaluation)
+    _create(draft, outcome.new_evaluations)
+
+
+def _followups(outcome: Outcome) -> list[Evaluation]:
+    """Evaluations that allocations of the plan may wait for: an allocation never waits for one that does not exist."""
+    return [evaluation for evaluation in outcome.new_evaluations if evaluation.status != "blocked"]
 
 
 def _create(draft: Draft, evaluations: Sequence[Evaluation]) -> None:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 from msgspec.structs import replace
-from tests.builders import make_alloc, make_job, make_node, make_resources
+from tests.builders import make_alloc, make_eval, make_job, make_node, make_resources
 from tests.clocks import ManualClock
 
 from lepa.kit.sources import SeededRandom
@@ -151,6 +151,25 @@ async def test_a_plan_larger_than_a_transaction_is_applied_in_parts() -> None:
         result = await b.submit(b.plan(*names, cpu=10))
         assert result.refresh_index == 0
         assert b.placed() == names
+
+
+async def test_how_the_evaluation_ended_is_written_with_the_whole_plan_or_not_at_all() -> None:
+    def opening(draft: Draft) -> None:
+        draft.put_evaluation(make_eval("opening"))
+
+    def closing(draft: Draft) -> None:
+        draft.put_evaluation(make_eval("closing"))
+
+    async with bench() as b:
+        await b.applier.submit(b.plan("big", cpu=2_000), opening=opening, closing=closing)
+        assert b.replica.snapshot.evaluation("opening") is None
+        names = [f"a{number:03}" for number in range(70)]
+        result = await b.applier.submit(b.plan(*names, cpu=10), opening=opening, closing=closing)
+        await b.replica.wait_for(result.applied_index, 1)
+        first, last = b.replica.snapshot.evaluation("opening"), b.replica.snapshot.evaluation("closing")
+        assert first is not None
+        assert last is not None
+        assert first.create_index < last.create_index == result.applied_index
 
 
 async def test_an_empty_plan_changes_nothing() -> None:

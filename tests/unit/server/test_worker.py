@@ -14,6 +14,7 @@ from lepa.model.errors import LepaError
 from lepa.model.evaluation import Evaluation
 from lepa.model.plan import Plan, PlanResult
 from lepa.server.eval_broker import Delivery
+from lepa.server.plan_applier import Command
 from lepa.server.worker import Worker
 from lepa.server.writer import Writer
 from lepa.state.commands.jobs import register_job
@@ -47,14 +48,17 @@ class Feed:
 class Applier:
     """Answers every plan in the same way."""
 
-    def __init__(self, answer: PlanResult | Exception) -> None:
+    def __init__(self, answer: PlanResult | Exception, writer: Writer) -> None:
         self.answer = answer
+        self.writer = writer
         self.plans: list[Plan] = []
 
-    async def submit(self, plan: Plan) -> PlanResult:
+    async def submit(self, plan: Plan, *, opening: Command, closing: Command) -> PlanResult:
         self.plans.append(plan)
         if isinstance(self.answer, Exception):
             raise self.answer
+        if not self.answer.refresh_index:
+            await self.writer.write(closing)
         return self.answer
 
 
@@ -62,9 +66,10 @@ async def work(answer: PlanResult | Exception) -> tuple[str, Applier, Replica, s
     """One evaluation of a job that fits, with an applier that answers so: how it ended."""
     clock = ManualClock()
     store = MemoryStore(clock)
-    replica, applier = Replica(store, clock), Applier(answer)
+    replica = Replica(store, clock)
+    writer = Writer(store, replica, clock, SeededRandom(1))
+    applier = Applier(answer, writer)
     async with replica, Tasks("test") as tasks:
-        writer = Writer(store, replica, clock, SeededRandom(1))
         writer.fence = Fence("leader", (await store.commit(Txn((Put("leader", b"me"),)))).revision)
         await writer.write(lambda draft: register_node(draft, make_node()))
         evaluation = (await writer.write(lambda draft: register_job(draft, make_job()))).value.evaluation

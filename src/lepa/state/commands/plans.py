@@ -34,9 +34,14 @@ BYTES_PER_ITEM: Final = 8_000
 """More than those operations take."""
 
 
+ITEMS_MAX: Final = 100
+"""More would hold the event loop for too long while they are encoded and reduced."""
+
+
 def items_max(limits: Limits) -> int:
-    """How many allocations of a plan fit one transaction, with room for a deployment."""
-    return max(1, min(limits.operations_max // OPERATIONS_PER_ITEM, limits.bytes_max // BYTES_PER_ITEM) - 2)
+    """How many allocations of a plan go into one transaction, with room for a deployment."""
+    fit = min(limits.operations_max // OPERATIONS_PER_ITEM, limits.bytes_max // BYTES_PER_ITEM) - 2
+    return max(1, min(ITEMS_MAX, fit))
 
 
 def apply_plan(draft: Draft, plan: Plan) -> None:
