@@ -107,7 +107,7 @@ class Log:
             for chunk in self._session.nomad.chunks(self._path, self._query):
                 self._write(chunk)
         else:
-            self._write(self._end(tail)[0])
+            self._write(self._end(tail).text)
 
     def follow(self, tail: Tail | None) -> None:
         """Print what has been written, or the end of it, and then what comes."""
@@ -115,16 +115,16 @@ class Log:
             if tail is None:
                 self._copy(nomad.chunks(self._path, {**self._query, "follow": "true", "origin": "start"}))
                 return
-            before, window = self._end(tail)
-            query = {**self._query, "follow": "true", "origin": "end", "offset": window}
-            self._copy(_skip_to_end(nomad.chunks(self._path, query), len(before), tail))
+            end = self._end(tail)
+            query = {**self._query, "follow": "true", "origin": "end", "offset": end.asked}
+            self._copy(_skip_to_end(nomad.chunks(self._path, query), end.found, tail))
 
     def _copy(self, chunks: Iterable[bytes]) -> None:
         for chunk in chunks:
             self._write(chunk)
 
-    def _end(self, tail: Tail) -> tuple[bytes, int]:
-        """The wanted end, and how large a window had to be to hold it."""
+    def _end(self, tail: Tail) -> "End":
+        """The wanted end of what has been written so far."""
 
         def window(count: int) -> bytes:
             query = {**self._query, "origin": "end", "offset": count}
@@ -133,14 +133,22 @@ class Log:
         return _last(window, tail)
 
 
-def _last(window: Callable[[int], bytes], tail: Tail) -> tuple[bytes, int]:
-    """The wanted end of a text of which `window(count)` gives the last `count` bytes; and the window that holds it."""
-    count = tail.size if tail.size or not tail.lines else WINDOW_BYTES
+class End(NamedTuple):
+    """The wanted end of a text. asked: bytes of the window that holds it; found: bytes that were there."""
+
+    text: bytes
+    asked: int
+    found: int
+
+
+def _last(window: Callable[[int], bytes], tail: Tail) -> End:
+    """The wanted end of a text of which `window(count)` gives the last `count` bytes."""
+    count = WINDOW_BYTES if tail.lines else tail.size
     while True:
         data = window(count)
         cut = _cut(data, tail)
-        if tail.size or not tail.lines or len(data) < count or len(cut) < len(data) or count >= WINDOW_MAX:
-            return cut, count
+        if not tail.lines or len(data) < count or len(cut) < len(data) or count >= WINDOW_MAX:
+            return End(cut, count, len(data))
         count *= 2
 
 
@@ -258,7 +266,7 @@ class Folder:
             query = self._query(path, offset=start, limit=length - start)
             return self._session.nomad.raw("GET", f"/v1/client/fs/readat/{self._id}", query) if length else b""
 
-        return _last(window, tail)[0]
+        return _last(window, tail).text
 
 
 def contents(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -15,13 +15,16 @@ from lepa.cli.flags import argument, command, flag, option
 from lepa.cli.output import Json, table
 from lepa.cli.session import Session, Shape, api, read_input, segment, shaped
 from lepa.kit.durations import MICROSECOND, format_duration, parse_duration
-from lepa.model.errors import invalid, not_found
+from lepa.model.errors import LepaError, invalid, not_found
 
 if TYPE_CHECKING:
     from lepa.serving.connection import ClipperConnection
 
 DEFAULT_CLUSTER = "default-cluster"
 DEFAULT_SLO = "100ms"
+GONE_POLL_S, GONE_LOOKS_MAX = 0.1, 300
+"""How long replicas that were told to stop may take."""
+
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9.]+")
 
 
@@ -216,7 +219,7 @@ def model_list(cluster: Cluster, shape: Shape) -> None:
     if shape:
         cluster.session.out.line(shape.render(models))
         return
-    connected = [each["model_id"] for each in connection.get_all_model_replicas(verbose=True)]
+    connected = _connected(connection)
     rows = [
         (
             model["model_name"],
@@ -244,7 +247,22 @@ def model_scale(cluster: Cluster, model: str, replicas: str, version: str | None
     wanted = version or connection.get_current_model_version(model)
     connection.set_num_replicas(model, int(replicas), wanted)
     connection.wait_for_replicas(model, wanted, int(replicas))
-    cluster.session.out.line(f"Model {model}:{wanted} has {replicas} replicas")
+    _wait_until_gone(cluster.session, connection, f"{model}:{wanted}", int(replicas))
+    cluster.session.out.line(f"Model {model}:{wanted} has {replicas} {'replica' if replicas == '1' else 'replicas'}")
+
+
+def _wait_until_gone(session: Session, connection: "ClipperConnection", key: str, count: int) -> None:
+    """Return when no more than `count` replicas are connected."""
+    for _ in range(GONE_LOOKS_MAX):
+        if _connected(connection).count(key) <= count:
+            return
+        session.sleep(GONE_POLL_S)
+    raise LepaError("timeout", f"replicas of {key} that were told to stop are still connected")
+
+
+def _connected(connection: "ClipperConnection") -> list[str]:
+    """`name:version` of every connected replica."""
+    return [each["model_id"] for each in connection.get_all_model_replicas(verbose=True)]
 
 
 @command()

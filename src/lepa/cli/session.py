@@ -43,6 +43,11 @@ class Session:
         return f"{time.strftime('%Y-%m-%dT%H:%M:%S', local)}{zone[:3]}:{zone[3:]}"
 
 
+def open_session(nomad: Connection, out: Terminal) -> Session:
+    """A session by the machine's own clock."""
+    return Session(nomad, out)
+
+
 @dataclass(frozen=True)
 class Shape:
     """-json and -t: whether an answer is printed as it is, or through a template."""
@@ -93,7 +98,7 @@ def api(function: Callable[..., Any]) -> Callable[..., Any]:
             force_color=force_color or "NOMAD_CLI_FORCE_COLOR" in env,
         )
         with Connection(to) as nomad:
-            return function(Session(nomad, out), **values)
+            return function(open_session(nomad, out), **values)
 
     for name, help, metavar in (
         ("token", "Secret of the ACL token to use. Environment: LEPA_TOKEN.", "secret"),
