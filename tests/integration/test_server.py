@@ -1,6 +1,8 @@
 """A server from registration to running allocations, with nodes that only answer."""
 
 import asyncio
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -424,6 +426,39 @@ async def test_a_new_server_on_the_same_file_finishes_what_the_old_one_began(tmp
         assert evaluation(c, answer.eval_id).status == "pending"
         await c.caller.call(m.SCHEDULER_CONFIGURATION_SET, r.SchedulerConfigurationRequest())
         await c.until(lambda: c.statuses("web") == [("run", "running")] * 2, "running")
+    await store.close()
+
+
+KILLED = """
+import asyncio, os, signal, sys
+from pathlib import Path
+from lepa.kit.sources import SystemClock
+from lepa.rpc import methods as m, requests as r
+from lepa.store.sqlite import SqliteStore
+from tests.builders import make_job
+from tests.integration.server_cluster import cluster
+
+async def main(path):
+    async with cluster(await SqliteStore.open(path, SystemClock())) as c:
+        for number in range(5):
+            await c.register(make_job(f"job-{number}"))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+asyncio.run(main(Path(sys.argv[1])))
+"""
+
+
+async def test_a_killed_server_is_followed_by_one_that_knows_all_that_was_acknowledged(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", KILLED, str(path), cwd=Path(__file__).parents[2]
+    )
+    assert await process.wait() == -signal.SIGKILL
+    store = await SqliteStore.open(path, SystemClock())
+    async with cluster(store) as c, FakeNode(c.caller, make_node("node-1")):
+        for number in range(5):
+            job_id = f"job-{number}"
+            await c.until(lambda job_id=job_id: c.statuses(job_id) == [("run", "running")], job_id)  # type: ignore[misc]
     await store.close()
 
 

@@ -70,9 +70,16 @@ class Leading:
     async def __aenter__(self) -> "Leading":
         p = self._parts
         self.heartbeats.start(p.replica.snapshot.nodes(), p.clock.now())
-        await self._stack.enter_async_context(self.feed)
-        await self._stack.enter_async_context(self.applier)
-        await self._stack.enter_async_context(self._tasks)
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.feed)
+            await stack.enter_async_context(self.applier)
+            await stack.enter_async_context(self._tasks)
+            self._start()
+            self._stack = stack.pop_all()
+        return self
+
+    def _start(self) -> None:
+        p = self._parts
         for number in range(p.settings.workers):
             worker = Worker(
                 p.replica, self.feed, self.applier, p.writer, p.clock, p.random, p.metrics, p.settings.scheduler_types
@@ -89,7 +96,6 @@ class Leading:
         self._tasks.start("heartbeats", self._watch_heartbeats())
         self._tasks.start("garbage", self._collect_garbage())
         self._tasks.start("report", self._report())
-        return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()

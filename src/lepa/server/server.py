@@ -68,11 +68,13 @@ class Server:
         await self._leadership.leader(timeout_s)
 
     async def __aenter__(self) -> Self:
-        await self._stack.enter_async_context(self._parts.replica)
-        await self._stack.enter_async_context(self._events)
-        await self._stack.enter_async_context(self._tasks)
-        self._tasks.start("loop-lag", self._measure_lag())
-        await self._stack.enter_async_context(self._leadership.running())
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self._parts.replica)
+            await stack.enter_async_context(self._events)
+            await stack.enter_async_context(self._tasks)
+            self._tasks.start("loop-lag", self._measure_lag())
+            await stack.enter_async_context(self._leadership.running())
+            self._stack = stack.pop_all()
         return self
 
     async def __aexit__(
