@@ -78,15 +78,19 @@ class Mapper:
         if row is None:
             self._unsupported_argument(attribute, schema)
             return
-        try:
-            value = self._value(attribute, row, scope)
-        except Unresolved:
-            return
-        except Refusal as problem:
-            self.report.refuse(problem)
-            return
+        value = self._value_if_any(attribute, row, scope)
         if value is not None:
             result[row.key] = value
+
+    def _value_if_any(self, attribute: SourceAttribute, row: Attribute, scope: Scope) -> Any:
+        """The value; None for null, for what cannot be resolved, and for what is refused, which is reported."""
+        try:
+            return self._value(attribute, row, scope)
+        except Unresolved:
+            return None
+        except Refusal as problem:
+            self.report.refuse(problem)
+            return None
 
     def _value(self, attribute: SourceAttribute, row: Attribute, scope: Scope) -> Any:
         value = evaluate(attribute.expression, scope)
@@ -179,13 +183,7 @@ class Mapper:
     def _members(self, found: Found, row: Attribute) -> dict[str, Any]:
         members: dict[str, Any] = {}
         for attribute in found.body.attributes.values():
-            try:
-                value = self._value(attribute, row, found.scope)
-            except Unresolved:
-                continue
-            except Refusal as problem:
-                self.report.refuse(problem)
-                continue
+            value = self._value_if_any(attribute, row, found.scope)
             if value is not None:
                 members[attribute.name] = value
         return members
