@@ -2,11 +2,11 @@
 
 A client runs in a process of its own, with servers in memory that hand it all allocations at once: it makes
 directories, writes its state, asks the supervisor, and reports. `tasks.start.agent` is the rate from handing out 300
-allocations of one raw_exec task (`sleep`) until all are reported running, beside a bare loop of `posix_spawn`. The memory
-is the proportional set size (PSS) of supervisor and client together; the tasks' own is not counted.
+allocations of one raw_exec task (`sleep`) until all are reported running, beside a bare loop of `posix_spawn`. The
+memory is the proportional set size (PSS) of supervisor and client together; the tasks' own is not counted.
 
-Expected on two quiet cores: `tasks.start.agent` 300 tasks/s or more, a fifth of the bare loop; `memory.500_tasks_mb` 60,
-at most 150.
+Expected on two quiet cores: `tasks.start.agent` 300 tasks/s or more, a fifth of the bare loop; `memory.500_tasks_mb`
+60, at most 150.
 """
 
 import asyncio

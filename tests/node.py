@@ -137,7 +137,7 @@ class Servers:
 
     def stream(self, method: m.Method[Any, Any], request: Any) -> AsyncIterator[Any]:
         """Nodes follow no streams."""
-        raise NotImplementedError
+        raise LepaError("unsupported", f"{method.name} is not for nodes")
 
     def _known(self, node_id: str) -> None:
         if node_id not in self.nodes:
