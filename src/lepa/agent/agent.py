@@ -3,7 +3,7 @@
     server   the state in one SQLite file, the control plane, the internal port
     client   this machine as a node, its drivers and their supervisor
     edge     the HTTP API
-    dns      names of services, fed by a watcher that reads the HTTP API like anyone else
+    guests   DNS and Consul's API: services for others, fed by a watcher that reads the HTTP API like anyone else
 
 Parts are entered in this order and left in the opposite one. A second agent on the same data directory is refused.
 """
@@ -37,11 +37,15 @@ from lepa.agent.server_settings import server_settings
 from lepa.api.app import Api
 from lepa.api.edge import Edge
 from lepa.api.edge import Settings as EdgeSettings
+from lepa.catalog.table import ServiceTable
 from lepa.catalog.watcher import Watcher
 from lepa.client.client import Client
 from lepa.client.fingerprint.host import host_address
 from lepa.client.fingerprint.registry import Fingerprint
 from lepa.client.settings import ClientSettings
+from lepa.consul.app import ConsulApi
+from lepa.consul.edge import ConsulSettings, Guest
+from lepa.consul.following import Following
 from lepa.dns.resolver import DnsSettings
 from lepa.dns.server import DnsServer
 from lepa.drivers.registry import DriverHost, build_drivers
@@ -126,7 +130,7 @@ class Agent:
             ),
         )
         await self._stack.enter_async_context(Api(edge, [(host, config.ports.http) for host in hosts]))
-        await self._names(hosts[0])
+        await self._guests(hosts[0])
         self._tasks.start("tick", self._tick())
         gc.freeze()
 
@@ -180,10 +184,29 @@ class Agent:
             await asyncio.wait_for(supervisor.shutdown(kill=True), 10.0)
         await supervisor.close()
 
-    async def _names(self, http_host: str) -> None:
+    async def _guests(self, http_host: str) -> None:
+        """Whoever shows services to others: DNS and Consul's API, fed by one watcher."""
         config = self.config
-        if not config.dns.enabled:
+        if not config.dns.enabled and not config.consul_api.enabled:
             return
+        near = "127.0.0.1" if http_host in {"0.0.0.0", "::"} else http_host
+        connection = await self._stack.enter_async_context(
+            AsyncConnection(Target("http", near, config.ports.http, namespace="*"))
+        )
+        readers: list[Callable[[ServiceTable], None]] = []
+        if config.dns.enabled:
+            readers.append(self._names().publish)
+        if config.consul_api.enabled:
+            readers.append((await self._consul(connection)).publish)
+
+        def publish(table: ServiceTable) -> None:
+            for reader in readers:
+                reader(table)
+
+        self._tasks.start("names", Watcher(connection, self._clock, publish, config.region).run())
+
+    def _names(self) -> DnsServer:
+        config = self.config
         ttl = int(settings.seconds(config.dns.ttl, "dns.ttl"))
         wanted = DnsSettings(
             domains=tuple(config.dns.domains),
@@ -194,11 +217,24 @@ class Agent:
         self._dns = DnsServer(config.addresses.dns or config.bind_addr, config.ports.dns, wanted, self._clock)
         self._dns.start()
         self._stack.callback(self._dns.stop)
-        near = "127.0.0.1" if http_host in {"0.0.0.0", "::"} else http_host
-        connection = await self._stack.enter_async_context(
-            AsyncConnection(Target("http", near, config.ports.http, namespace="*"))
+        return self._dns
+
+    async def _consul(self, connection: AsyncConnection) -> Following:
+        config, following = self.config, Following(self._clock)
+        address, _, _ = self._http_address.rpartition(":")
+        identity = ConsulSettings(
+            node_name=config.name,
+            node_id=self._client.node_id if self._client else "",
+            address=address.strip("[]"),
+            datacenter=config.datacenter,
+            server=config.server.enabled,
+            server_port=config.ports.rpc,
+            version=__version__,
         )
-        self._tasks.start("names", Watcher(connection, self._clock, self._dns.publish, config.region).run())
+        guest = Guest(identity, following, connection, self._clock, self._random)
+        where = config.consul_api.address or config.bind_addr
+        await self._stack.enter_async_context(ConsulApi(guest, where, config.consul_api.port))
+        return following
 
     async def _tick(self) -> None:
         """Measures how late the event loop is, and closes intervals of metrics."""

@@ -159,6 +159,14 @@ class Dns(Section, frozen=True):
     ttl: str = "0s"
 
 
+class ConsulApi(Section, frozen=True):
+    """Consul's HTTP API for its clients. address "" takes bind_addr; port 0 is any free one."""
+
+    enabled: bool = False
+    address: str = ""
+    port: int = 8500
+
+
 class Plugin(Section, frozen=True):
     """Settings of one driver."""
 
@@ -197,6 +205,7 @@ class Config(Section, frozen=True):
     server: Server = Server()
     client: Client = Client()
     dns: Dns = Dns()
+    consul_api: ConsulApi = ConsulApi()
     plugin: dict[str, Plugin] = {}
     telemetry: Telemetry = Telemetry()
     acl: dict[str, Any] = {}
