@@ -165,9 +165,16 @@ def _show_task(session: Session, allocation: Json, name: str, usage: Json) -> No
     if not state:
         return
     out.line("\nTask Events:")
-    out.line(pairs([(key.replace("At", " At"), _time(state.get(key))) for key in ("StartedAt", "FinishedAt")]))
-    last_restart = _time(state.get("LastRestart"))
-    out.line(pairs([("Total Restarts", state.get("Restarts", 0)), ("Last Restart", last_restart)]))
+    out.line(
+        pairs(
+            [
+                ("Started At", _time(state.get("StartedAt"))),
+                ("Finished At", _time(state.get("FinishedAt"))),
+                ("Total Restarts", state.get("Restarts", 0)),
+                ("Last Restart", _time(state.get("LastRestart"))),
+            ]
+        )
+    )
     events = [
         (rfc3339(event["Time"] // SECOND * SECOND), event["Type"], _description(event))
         for event in reversed((state.get("Events") or [])[-EVENTS_SHOWN:])

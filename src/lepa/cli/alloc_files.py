@@ -4,6 +4,7 @@ import base64
 import json
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from queue import SimpleQueue
 from typing import NamedTuple
 
 from lepa.cli.alloc import choose_allocation, task_of
@@ -84,11 +85,22 @@ def logs(
 
 
 def _follow_all(logs: list["Log"], tail: Tail | None) -> None:
-    """Follow one log here, and the others beside it."""
-    first, *others = logs
-    for each in others:
-        threading.Thread(target=each.follow, args=(tail,), daemon=True, name=f"follow-{each.kind}").start()
-    first.follow(tail)
+    """Follow every log in a thread of its own, until all have ended or one has failed."""
+    outcomes: SimpleQueue[Exception | None] = SimpleQueue()
+
+    def follow(log: "Log") -> None:
+        try:
+            log.follow(tail)
+        except (LepaError, OSError) as error:
+            outcomes.put(error)
+        else:
+            outcomes.put(None)
+
+    for each in logs:
+        threading.Thread(target=follow, args=(each,), daemon=True, name=f"follow-{each.kind}").start()
+    for _ in logs:
+        if failure := outcomes.get():
+            raise failure
 
 
 class Log:
