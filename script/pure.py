@@ -1,3 +1,4 @@
+#!/usr/bin/env python3
 """Writes the list of pure modules into .importlinter: those whose docstring begins with "Pure:"."""
 
 import ast
