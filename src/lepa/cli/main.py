@@ -13,7 +13,7 @@ from lepa.cli.flags import Branch, Group, Row, Tree
 from lepa.model.errors import LepaError
 
 INTERRUPTED = 130
-BROKEN_PIPE = 141
+NOBODY_READS = 1
 
 JOB: Tree = {
     "allocs": Row("lepa.cli.job:allocs", "List a job's allocations"),
@@ -193,6 +193,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return INTERRUPTED
     except LepaError as error:
         return _failed(error.message)
+    except SystemExit as leaving:
+        return leaving.code if isinstance(leaving.code, int) else 1
     except BrokenPipeError:
         return _nobody_reads()
     except Exception as error:
@@ -217,4 +219,4 @@ def _failed(message: str) -> int:
 def _nobody_reads() -> int:
     """Whoever read the output has gone; what is still buffered goes nowhere."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return BROKEN_PIPE
+    return NOBODY_READS
