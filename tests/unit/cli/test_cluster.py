@@ -118,7 +118,7 @@ def test_status_finds_out_what_is_meant(known: FakeAgent, lepa: Run) -> None:
 def test_status_names_several_and_none(known: FakeAgent, lepa: Run) -> None:
     known.on("PUT /v1/search", {"Matches": {"allocs": [ALLOC, OTHER], "jobs": ["1111"]}})
     assert lepa("status", "111").error.startswith("Several things have an id that begins")
-    assert "No job(s)" in lepa("status", "1111").error
+    assert lepa("status", "1111").out.startswith("ID            = web\n")
     known.on("PUT /v1/search", {"Matches": {}})
     done = lepa("status", "zz")
     assert (done.code, done.error) == (1, 'Error: Nothing has an id that begins with "zz"\n')

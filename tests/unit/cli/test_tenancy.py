@@ -80,7 +80,7 @@ def test_node_pools_are_listed_shown_and_deleted(parted: FakeAgent, lepa: Run) -
     assert lepa("node", "pool", "list").out == "Name  Description\ngpu   Fast\n"
     out = lepa("node", "pool", "info", "gp").out
     assert "No metadata" in out
-    assert "Scheduler Algorithm           = spread" in out
+    assert "Scheduler Algorithm             = spread" in out
     assert lepa("node", "pool", "delete", "gpu").code == 0
 
 
