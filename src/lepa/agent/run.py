@@ -1,0 +1,96 @@
+"""Runs an agent as a process: logging, signals, limits, exit code."""
+
+import asyncio
+import contextlib
+import gc
+import logging
+import resource
+import signal
+import sys
+from collections.abc import Callable
+
+import uvloop
+
+from lepa import __version__
+from lepa.agent.agent import Agent
+from lepa.agent.config import Config
+from lepa.agent.log_tap import LogTap
+from lepa.agent.self_view import COMPATIBLE_VERSION
+from lepa.kit.telemetry import set_up_logging
+from lepa.model.errors import LepaError
+
+log = logging.getLogger(__name__)
+
+SWITCH_S = 0.0005
+"""How long a thread computes before others get the interpreter: DNS answers from a thread of its own."""
+GC_THRESHOLDS = (50_000, 25, 40)
+"""A full collection over 100,000 allocations stops everything for 100 ms, so it is made rare."""
+
+
+def run(
+    config: Config, warnings: tuple[str, ...] = (), *, dev: bool = False, out: Callable[[str], None] = print
+) -> int:
+    """Run an agent until SIGINT or SIGTERM; the process's exit code. Never raises LepaError: says what is wrong."""
+    handler = set_up_logging(config.log_level, as_json=config.log_json)
+    tap = LogTap()
+    logging.getLogger("lepa").addHandler(tap)
+    sys.setswitchinterval(SWITCH_S)
+    gc.set_threshold(*GC_THRESHOLDS)
+    _raise_file_limit()
+    for warning in warnings:
+        log.warning("configuration: %s", warning)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(_serve(config, dev=dev, tap=tap, out=out))
+    except LepaError as error:
+        print(f"Error starting agent: {error.message}", file=sys.stderr)
+        return 1
+    finally:
+        handler.flush()
+
+
+async def _serve(config: Config, *, dev: bool, tap: LogTap, out: Callable[[str], None]) -> int:
+    loop = asyncio.get_running_loop()
+    told = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, told.set)
+    agent = Agent(config, dev=dev, tap=tap)
+    loop.add_signal_handler(signal.SIGHUP, agent.view.reload)
+    for line in banner(config):
+        out(line)
+    async with agent:
+        out("==> lepa agent started! Log data will stream in below:\n")
+        sys.stdout.flush()
+        await told.wait()
+        log.info("agent told to stop")
+    return 0
+
+
+def banner(config: Config) -> list[str]:
+    """What the agent says of itself when it starts."""
+    host = config.addresses.http or config.bind_addr
+    facts = {
+        "Client": str(config.client.enabled).lower(),
+        "Server": str(config.server.enabled).lower(),
+        "Log Level": config.log_level.upper(),
+        "Region": f"{config.region} (DC: {config.datacenter})",
+        "HTTP": f"http://{host}:{config.ports.http}",
+        "Internal": f"{config.addresses.rpc or config.bind_addr}:{config.ports.rpc}",
+        "DNS": f"{config.addresses.dns or config.bind_addr}:{config.ports.dns}" if config.dns.enabled else "off",
+        "Data": config.data_dir,
+        "Version": f"{__version__} (API of Nomad {COMPATIBLE_VERSION})",
+    }
+    width = max(map(len, facts))
+    return [
+        "==> lepa agent configuration:",
+        "",
+        *(f"{name:>{width + 4}}: {value}" for name, value in facts.items()),
+        "",
+    ]
+
+
+def _raise_file_limit() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    log.debug("open files limit raised from=%d to=%d", soft, hard)
