@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, TypeVar
 
-from lepa.kit.telemetry import Metrics
 from lepa.model.evaluation import Evaluation
 from lepa.rpc.methods import Method
 from lepa.server.endpoints.queries import Answer
@@ -24,11 +23,6 @@ class Context(NamedTuple):
 
     parts: Parts
     leadership: Leadership
-
-    @property
-    def metrics(self) -> Metrics:
-        """Counters of this agent."""
-        return self.parts.metrics
 
     async def leading(self) -> Leading:
         """The leading parts, waited for. Raises LepaError(no_leader)."""

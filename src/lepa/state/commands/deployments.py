@@ -29,7 +29,6 @@ UNHEALTHY: Final = "Failed due to unhealthy allocations"
 NO_PROGRESS: Final = "Failed due to progress deadline"
 FAILED_BY_USER: Final = "Deployment marked as failed"
 JOB_STOPPED: Final = "Cancelled because job is stopped"
-NEWER_VERSION: Final = "Cancelled due to newer version of job"
 
 
 class DeploymentWritten(NamedTuple):

@@ -38,11 +38,6 @@ class Draft:
         """Whether there is nothing to write."""
         return not self._operations
 
-    @property
-    def size(self) -> int:
-        """How many operations there are."""
-        return len(self._operations)
-
     def txn(self) -> Txn:
         """The transaction."""
         return Txn(tuple(self._operations.values()), tuple(self._compares.values()))
