@@ -122,8 +122,16 @@ async def logs(node: NodeService, request: web.Request) -> web.StreamResponse:
 
 
 async def _send(request: web.Request, frames: AsyncIterator[StreamFrame], *, plain: bool) -> web.StreamResponse:
-    """Send frames as they come. Errors before the first one are ordinary responses, later ones end the body."""
-    first = await anext(frames, None)
+    """Send frames as they come. Errors before the first one are ordinary responses, later ones end the body.
+
+    A file that is not there is 400 when it is streamed and 404 elsewhere, as with Nomad.
+    """
+    try:
+        first = await anext(frames, None)
+    except LepaError as error:
+        if error.code == "not_found" and "/fs/stream/" in request.path:
+            raise invalid(error.message) from error
+        raise
     response = web.StreamResponse(headers={"Content-Type": TEXT if plain else JSON})
     await response.prepare(request)
     try:
