@@ -12,7 +12,7 @@ from aiohttp import web
 
 from lepa.api.edge import Edge, Handle, Route
 from lepa.api.forward import node_by_id, node_of_allocation, pass_on
-from lepa.api.request import JSON, TEXT, flag, json_object, json_response, member, number
+from lepa.api.request import JSON, TEXT, flag, json_object, json_response, number, typed_member
 from lepa.kit.tasks import Tasks
 from lepa.model import wire
 from lepa.model.errors import LepaError, invalid
@@ -164,7 +164,7 @@ async def _heartbeat(response: web.StreamResponse) -> None:
 async def restart(node: NodeService, request: web.Request) -> web.StreamResponse:
     """Restart one task, or all that run."""
     body = await json_object(request, required=False)
-    task, everything = str(member(body, "TaskName", "")), bool(member(body, "AllTasks", False))
+    task, everything = typed_member(body, "TaskName", str, ""), typed_member(body, "AllTasks", bool, False)
     if task and everything:
         raise invalid("TaskName and AllTasks cannot both be set")
     await node.restart(request.match_info["id"], task, all_tasks=everything)
@@ -174,10 +174,11 @@ async def restart(node: NodeService, request: web.Request) -> web.StreamResponse
 async def signal(node: NodeService, request: web.Request) -> web.StreamResponse:
     """Signal one task, or all."""
     body = await json_object(request)
-    name = str(member(body, "Signal", ""))
+    name = typed_member(body, "Signal", str, "")
     if not name:
         raise invalid("must provide a signal, such as SIGHUP")
-    await node.signal(request.match_info["id"], str(member(body, "Task", member(body, "TaskName", ""))), name)
+    task = typed_member(body, "Task", str, "") or typed_member(body, "TaskName", str, "")
+    await node.signal(request.match_info["id"], task, name)
     return json_response(request, {"Index": 0})
 
 
@@ -213,8 +214,8 @@ async def metadata(node: NodeService, request: web.Request) -> web.StreamRespons
     """The node's metadata, or a change of it."""
     if request.method == "GET":
         return json_response(request, await node.metadata())
-    changes: Any = member(await json_object(request), "Meta", {})
-    if not isinstance(changes, dict) or not all(v is None or isinstance(v, str) for v in changes.values()):
+    changes: dict[str, Any] = typed_member(await json_object(request), "Meta", dict, {})
+    if not all(value is None or isinstance(value, str) for value in changes.values()):
         raise invalid("Meta must map keys to texts, or to null to unset them")
     return json_response(request, await node.set_metadata(changes))
 

@@ -22,6 +22,7 @@ from lepa.api.request import (
     number,
     read_request,
     reply_response,
+    typed_member,
 )
 from lepa.model import job_rules, wire
 from lepa.model.errors import LepaError, invalid, not_found
@@ -47,11 +48,13 @@ async def list_jobs(edge: Edge, request: web.Request) -> web.StreamResponse:
 async def statuses(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Jobs with their allocations; a body names the wanted ones."""
     body = await json_object(request, required=False)
-    wanted = member(body, "Jobs", [])
+    wanted: list[Any] = typed_member(body, "Jobs", list, [])
     if body and not wanted and request.method != "GET":
         raise invalid("no jobs in request")
-    pairs = tuple((str(member(job, "Namespace", "default")), str(member(job, "ID", ""))) for job in wanted)
-    children = flag(request.query, "include_children") or bool(member(body, "IncludeChildren", False))
+    if not all(isinstance(job, dict) for job in wanted):
+        raise invalid("Jobs must be a list of objects with Namespace and ID")
+    pairs = tuple((typed_member(job, "Namespace", str, "default"), typed_member(job, "ID", str, "")) for job in wanted)
+    children = flag(request.query, "include_children") or typed_member(body, "IncludeChildren", bool, False)
     query = read_request(request, r.JobStatusesRequest, jobs=pairs, include_children=children)
     if body and not query.namespace:
         query = msgspec.structs.replace(query, namespace="*")
@@ -113,7 +116,7 @@ async def plan(edge: Edge, request: web.Request, job_id: str) -> web.StreamRespo
     job = await _job_of(edge, request, body)
     if job.id != job_id:
         raise invalid("Job ID does not match")
-    query = r.JobPlanRequest(job=job, diff=bool(member(body, "Diff", False)), **_scope(request, job))
+    query = r.JobPlanRequest(job=job, diff=typed_member(body, "Diff", bool, False), **_scope(request, job))
     reply = await edge.caller.call(m.JOB_PLAN, query)
     return json_response(request, reply.value, headers={"X-Nomad-Index": str(reply.index)})
 
@@ -137,15 +140,13 @@ async def parse(edge: Edge, request: web.Request) -> web.StreamResponse:
     if not text.strip():
         raise invalid("Job spec is empty")
     job = await asyncio.to_thread(_parsed, text, _bounded_text(body, "Variables"))
-    if member(body, "Canonicalize", False):
+    if typed_member(body, "Canonicalize", bool, False):
         return json_response(request, await asyncio.to_thread(job_rules.canonicalise, job))
     return json_response(request, _with_nulls(job))
 
 
 def _bounded_text(body: Mapping[str, Any], name: str) -> str:
-    text = member(body, name, "")
-    if not isinstance(text, str):
-        raise invalid(f"{name} must be a text")
+    text = typed_member(body, name, str, "")
     size = len(text.encode())
     if size > JOB_FILE_MAX:
         raise invalid(f"{name} has {size} bytes; at most {JOB_FILE_MAX} are parsed here. Parse a larger file locally.")
@@ -228,9 +229,9 @@ async def evaluate(edge: Edge, request: web.Request, job_id: str) -> web.StreamR
     """Look at a job again."""
     body = await json_object(request, required=False)
     _same_job(body, job_id)
-    options = member(body, "EvalOptions", {})
+    options: dict[str, Any] = typed_member(body, "EvalOptions", dict, {})
     call = r.JobEvaluateRequest(
-        id=job_id, force_reschedule=bool(member(options, "ForceReschedule", False)), **common(request)
+        id=job_id, force_reschedule=typed_member(options, "ForceReschedule", bool, False), **common(request)
     )
     return json_response(request, (await edge.caller.call(m.JOB_EVALUATE, call)).value)
 
@@ -270,9 +271,9 @@ async def stable(edge: Edge, request: web.Request, job_id: str) -> web.StreamRes
 async def scale(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Set the count of a group."""
     body = await json_object(request)
-    target = member(body, "Target", {})
+    target: dict[str, Any] = typed_member(body, "Target", dict, {})
     call = wire.from_builtins(body, r.JobScaleRequest)
-    call = msgspec.structs.replace(call, id=job_id, group=str(member(target, "Group", "")), **common(request))
+    call = msgspec.structs.replace(call, id=job_id, group=typed_member(target, "Group", str, ""), **common(request))
     return json_response(request, (await edge.caller.call(m.JOB_SCALE, call)).value)
 
 

@@ -4,6 +4,7 @@ Query parameters become a `ReadRequest`; a `Reply` becomes a JSON body with `X-N
 `LepaError` becomes a status and its message.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
@@ -16,7 +17,12 @@ from lepa.model.errors import Code, LepaError, invalid, not_found
 from lepa.rpc.requests import WAIT_MAX_NS, ReadRequest, Reply, Request
 
 BODY_MAX = 16 * 1024 * 1024
+INTEGER_END = 2**63
+"""Integers are kept in 64 bits with their sign."""
+DIGITS_MAX = 19
 JSON = "application/json"
+_LONG_NUMBER = re.compile(rb"[0-9]{19}")
+"""Only a body that holds this can hold an integer of more than 64 bits."""
 TEXT = "text/plain"
 
 STATUS: Mapping[Code, int] = {
@@ -31,7 +37,9 @@ STATUS: Mapping[Code, int] = {
 }
 
 R = TypeVar("R", bound=Request)
+T = TypeVar("T")
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+_KINDS: Mapping[type, str] = {str: "a text", bool: "true or false", dict: "an object", list: "a list"}
 
 
 def read_request(request: web.Request, kind: type[R], **extra: Any) -> R:
@@ -73,13 +81,16 @@ def token(request: web.Request) -> str:
 
 
 def _index(query: Mapping[str, str]) -> int:
-    try:
-        value = int(query.get("index", "0") or "0")
-    except ValueError:
-        value = -1
-    if value < 0:
+    value = _natural(query.get("index", "") or "0")
+    if value is None:
         raise invalid("Invalid index")
     return value
+
+
+def _natural(text: str) -> int | None:
+    """A whole number that is not negative and fits into 64 bits."""
+    value = int(text) if text.isascii() and text.isdigit() and len(text) <= DIGITS_MAX else INTEGER_END
+    return value if value < INTEGER_END else None
 
 
 def _wait(query: Mapping[str, str]) -> int:
@@ -107,9 +118,10 @@ def number(query: Mapping[str, str], name: str, default: int = 0) -> int:
     text = query.get(name, "")
     if not text:
         return default
-    if not text.isascii() or not text.isdigit():
+    value = _natural(text)
+    if value is None:
         raise invalid(f"Expect a number for `{name}` query string parameter")
-    return int(text)
+    return value
 
 
 def flag(query: Mapping[str, str], name: str, default: bool = False) -> bool:
@@ -132,11 +144,23 @@ async def json_body(request: web.Request, *, required: bool = True) -> Any:
             raise invalid("Request body is empty")
         return {}
     try:
-        return msgspec.json.decode(raw)
+        body = msgspec.json.decode(raw)
     except msgspec.DecodeError as error:
         raise invalid(f"request body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise invalid("request body is nested too deeply") from error
+    if _LONG_NUMBER.search(raw):
+        _check_integers(body)
+    return body
+
+
+def _check_integers(value: Any) -> None:
+    """Every integer is kept in 64 bits with its sign."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_integers(item)
+    elif isinstance(value, int) and not -INTEGER_END <= value < INTEGER_END:
+        raise invalid(f"request body holds the number {value}, which does not fit into 64 bits")
 
 
 async def json_object(request: web.Request, *, required: bool = True) -> dict[str, Any]:
@@ -153,6 +177,14 @@ def member(body: Mapping[str, Any], name: str, default: Any = None) -> Any:
         return body[name] if body[name] is not None else default
     wanted = name.lower()
     return next((value for key, value in body.items() if key.lower() == wanted and value is not None), default)
+
+
+def typed_member(body: Mapping[str, Any], name: str, kind: type[T], default: T) -> T:
+    """A member of a JSON object that has to be of one kind: `str`, `bool`, `dict` or `list`."""
+    value = member(body, name, default)
+    if not isinstance(value, kind):
+        raise invalid(f"{name} must be {_KINDS[kind]}, not {_KINDS.get(type(value), 'a number')}")
+    return value
 
 
 def reply_response(request: web.Request, reply: Reply[Any], missing: str = "") -> web.Response:

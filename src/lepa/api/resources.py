@@ -18,6 +18,7 @@ from lepa.api.request import (
     read_request,
     reply_headers,
     reply_response,
+    typed_member,
 )
 from lepa.model import wire
 from lepa.model.errors import invalid, not_found
@@ -108,8 +109,8 @@ async def drain_node(edge: Edge, request: web.Request) -> web.StreamResponse:
     call = r.NodeDrainRequest(
         id=request.match_info["id"],
         drain_spec=wire.from_builtins(spec, DrainSpec) if spec is not None else None,
-        mark_eligible=bool(member(body, "MarkEligible", False)),
-        meta=member(body, "Meta", {}),
+        mark_eligible=typed_member(body, "MarkEligible", bool, False),
+        meta={key: str(value) for key, value in typed_member(body, "Meta", dict, {}).items()},
         **common(request),
     )
     reply = await edge.caller.call(m.NODE_DRAIN, call)
@@ -119,9 +120,9 @@ async def drain_node(edge: Edge, request: web.Request) -> web.StreamResponse:
 async def set_eligibility(edge: Edge, request: web.Request) -> web.StreamResponse:
     """May the node get new allocations?"""
     body = await json_object(request)
-    if member(body, "NodeID", request.match_info["id"]) not in {request.match_info["id"], ""}:
+    if typed_member(body, "NodeID", str, "") not in {request.match_info["id"], ""}:
         raise invalid("Node ID does not match")
-    eligibility = member(body, "Eligibility", "")
+    eligibility = typed_member(body, "Eligibility", str, "")
     if eligibility not in {"eligible", "ineligible"}:
         raise invalid(f'Eligibility must be "eligible" or "ineligible", not "{eligibility}"')
     call = r.NodeEligibilityRequest(id=request.match_info["id"], eligibility=eligibility, **common(request))
@@ -219,7 +220,7 @@ async def scheduler_configuration(edge: Edge, request: web.Request) -> web.Strea
 async def set_scheduler_configuration(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Change it, or (cas) only when nobody else has."""
     body = await json_object(request)
-    preemption = {"SystemSchedulerEnabled": False} | member(body, "PreemptionConfig", {})
+    preemption = {"SystemSchedulerEnabled": False} | typed_member(body, "PreemptionConfig", dict, {})
     configuration = wire.from_builtins(body | {"PreemptionConfig": preemption}, SchedulerConfiguration)
     if configuration.scheduler_algorithm not in ALGORITHMS:
         raise invalid(f"invalid scheduler algorithm: {configuration.scheduler_algorithm}")

@@ -84,7 +84,7 @@ async def test_the_text_of_a_job_file_is_bounded(http, name: str) -> None:
         f"{name} has {JOB_FILE_MAX + 2} bytes; at most {JOB_FILE_MAX} are parsed here. Parse a larger file locally.",
     )
     answer = await http.post("/v1/jobs/parse", json={"JobHCL": 'job "x" {}'} | {name: 3})
-    assert (answer.status, await answer.text()) == (400, f"{name} must be a text")
+    assert (answer.status, await answer.text()) == (400, f"{name} must be a text, not a number")
 
 
 @pytest.mark.parametrize(
