@@ -56,6 +56,7 @@ from lepa.store.sqlite import SqliteStore
 log = logging.getLogger(__name__)
 
 TICK_S = 0.25
+LEAVE_S = 10.0
 
 
 class Agent:
@@ -160,7 +161,8 @@ class Agent:
             await supervisor.close()
             return
         with contextlib.suppress(LepaError, TimeoutError):
-            await asyncio.wait_for(supervisor.shutdown(kill=True), 10.0)
+            async with asyncio.timeout(LEAVE_S):
+                await supervisor.shutdown(kill=True)
         await supervisor.close()
 
     async def _guests(self, http_host: str) -> None:

@@ -24,6 +24,7 @@ from lepa.model import wire
 from lepa.model.errors import invalid, not_found
 from lepa.model.node import DrainSpec
 from lepa.model.operator import SchedulerConfiguration
+from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
@@ -185,6 +186,15 @@ async def list_instances(edge: Edge, request: web.Request) -> web.StreamResponse
     return reply_response(request, await edge.caller.call(m.SERVICE_GET, query))
 
 
+async def register_instance(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Register an instance from outside the jobs, or change it."""
+    names, service = request.match_info, wire.from_builtins(await json_object(request), ServiceRegistration)
+    namespace = service.namespace or request.query.get("namespace", "")
+    named = msgspec.structs.replace(service, service_name=names["name"], id=names["id"], namespace=namespace)
+    call = r.ServiceRegisterRequest(service=named, **common(request))
+    return empty_response((await edge.caller.call(m.SERVICE_REGISTER, call)).index)
+
+
 async def delete_instance(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Remove one instance."""
     names = request.match_info
@@ -319,6 +329,7 @@ ROUTES = (
     ),
     Route("GET", "services", read(m.SERVICE_LIST)),
     Route("GET", "service/{id}", list_instances),
+    Route("PUT POST", "service/{name}/{id}", register_instance),
     Route("DELETE", "service/{name}/{id}", delete_instance),
     Route("PUT POST", "search", _search(m.SEARCH_PREFIX)),
     Route("PUT POST", "search/fuzzy", _search(m.SEARCH_FUZZY)),

@@ -135,7 +135,8 @@ async def _heartbeat(socket: web.WebSocketResponse) -> None:
 
 
 async def _send(socket: web.WebSocketResponse, message: dict[str, Any]) -> None:
-    await asyncio.wait_for(socket.send_str(json.dumps(message)), WRITE_S)
+    async with asyncio.timeout(WRITE_S):
+        await socket.send_str(json.dumps(message))
 
 
 # Events
@@ -160,7 +161,8 @@ async def events(edge: Edge, request: web.Request) -> web.StreamResponse:
     await response.write(b"{}\n")
     async with contextlib.aclosing(_with_heartbeats(batches)) as lines:
         async for line in lines:
-            await asyncio.wait_for(response.write(line), WRITE_S)
+            async with asyncio.timeout(WRITE_S):
+                await response.write(line)
     return response
 
 
@@ -202,7 +204,8 @@ async def monitor(edge: Edge, request: web.Request) -> web.StreamResponse:
         for start in range(0, len(line), FRAME_MAX):
             piece = line[start : start + FRAME_MAX]
             frame = piece if plain else msgspec.json.encode({"Data": base64.b64encode(piece).decode()})
-            await asyncio.wait_for(response.write(frame), WRITE_S)
+            async with asyncio.timeout(WRITE_S):
+                await response.write(frame)
     return response
 
 

@@ -209,7 +209,8 @@ class DockerDriver:
         number = signal_number(signal or container.task.kill_signal)
         await self._kill(container, str(number))
         try:
-            await asyncio.wait_for(asyncio.shield(container.ended), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(container.ended)
         except TimeoutError:
             while not container.ended.done():
                 await self._kill(container, "9")
@@ -292,7 +293,8 @@ class DockerDriver:
         limit = options.text(task.config, "image_pull_timeout")
         timeout_s = parse_duration(limit) / 1e9 if limit else self._pull_timeout_s
         try:
-            await asyncio.wait_for(self._api.pull(image, self._credentials(task, image)), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                await self._api.pull(image, self._credentials(task, image))
         except TimeoutError as error:
             raise DriverError(f"image {image} was not pulled within {timeout_s:g} s", recoverable=True) from error
         except DockerError as error:

@@ -146,10 +146,12 @@ class DockerApi:
         reader, writer = await self._connect()
         try:
             writer.write(head.encode() + body)
-            answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), CALL_TIMEOUT_S)
+            async with asyncio.timeout(CALL_TIMEOUT_S):
+                answer = await reader.readuntil(b"\r\n\r\n")
             status = int(answer.split(b" ", 2)[1])
             if status not in (101, 200):
-                said = await asyncio.wait_for(reader.read(4096), CALL_TIMEOUT_S)
+                async with asyncio.timeout(CALL_TIMEOUT_S):
+                    said = await reader.read(4096)
                 raise DockerError(status, _message(said))
         except (OSError, TimeoutError, asyncio.IncompleteReadError) as error:
             writer.close()

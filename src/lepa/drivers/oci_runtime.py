@@ -78,7 +78,8 @@ async def call(argv: Sequence[str]) -> tuple[int, str]:
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        _, stderr = await asyncio.wait_for(process.communicate(), CALL_TIMEOUT_S)
+        async with asyncio.timeout(CALL_TIMEOUT_S):
+            _, stderr = await process.communicate()
     except BaseException:
         with contextlib.suppress(ProcessLookupError):
             process.kill()

@@ -57,7 +57,8 @@ class Fingerprint:
 
     async def _driver(self, driver: Driver) -> DriverInfo:
         try:
-            return await asyncio.wait_for(driver.fingerprint(), DRIVER_S)
+            async with asyncio.timeout(DRIVER_S):
+                return await driver.fingerprint()
         except TimeoutError:
             text = f"no answer within {DRIVER_S:g} s"
         except LepaError as error:

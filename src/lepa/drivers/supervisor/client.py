@@ -164,7 +164,8 @@ class Supervisor:
                 self._writer.write(frame)
                 with contextlib.suppress(OSError):
                     await self._writer.drain()
-            return await asyncio.wait_for(answer, REQUEST_TIMEOUT_S)
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                return await answer
         except TimeoutError as error:
             raise LepaError("timeout", f"the supervisor did not answer {do!r} in {REQUEST_TIMEOUT_S:.0f} s") from error
         finally:
@@ -251,7 +252,8 @@ class Supervisor:
     async def _open(self) -> asyncio.StreamReader:
         reader, writer = await self._dial()
         try:
-            answer = await asyncio.wait_for(_hello(reader, writer), SPAWN_TIMEOUT_S)
+            async with asyncio.timeout(SPAWN_TIMEOUT_S):
+                answer = await _hello(reader, writer)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, BrokenFrame) as error:
             writer.close()
             raise LepaError("internal", f"the supervisor of {self._directory} does not answer: {error}") from error
