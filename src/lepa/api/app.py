@@ -56,6 +56,8 @@ def bind(edge: Edge, handle: Handle, name: str) -> Bound:
     async def bound(request: web.Request) -> web.StreamResponse:
         started = time.perf_counter()
         try:
+            if request.query_string:
+                edge.check_region(request.query.get("region", ""))
             response = await handle(edge, request)
         except LepaError as error:
             response = error_response(error)

@@ -11,6 +11,7 @@ from aiohttp import web
 from lepa.api.request import json_response, read_request, reply_response
 from lepa.kit.sources import Clock
 from lepa.kit.telemetry import Metrics
+from lepa.model.errors import LepaError
 from lepa.rpc.methods import Caller, Method
 from lepa.rpc.node_service import NodeService
 from lepa.rpc.requests import Members, Request
@@ -72,6 +73,11 @@ class Edge(NamedTuple):
     clock: Clock
     metrics: Metrics
     settings: Settings
+
+    def check_region(self, region: str) -> None:
+        """Servers know of no region but their own. Raises LepaError for another."""
+        if region not in ("", self.settings.region):
+            raise LepaError("not_found", "No path to region", http_status=500)
 
 
 class Route(NamedTuple):

@@ -100,9 +100,11 @@ async def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], def
         raise invalid("Job ID hasn't been provided")
     namespace = request.query.get("namespace") or member(body, "Namespace") or member(raw, "Namespace") or "default"
     region = member(body, "Region") or request.query.get("region") or member(raw, "Region") or edge.settings.region
+    region = edge.settings.region if region == "global" else region
+    edge.check_region(region)
     raw = {key: value for key, value in raw.items() if key.lower() not in {"namespace", "region"}}
     raw = {"ID": default_id} | raw if default_id else raw
-    raw |= {"Namespace": namespace, "Region": edge.settings.region if region == "global" else region}
+    raw |= {"Namespace": namespace, "Region": region}
     return await asyncio.to_thread(job_rules.canonicalise, raw)
 
 

@@ -8,12 +8,14 @@ from lepa.rpc.requests import WAIT_MAX_NS, Reply
 
 
 async def test_common_parameters_reach_the_call(http, parts) -> None:
-    query = "namespace=n&region=r&prefix=p&index=7&wait=10s&stale&per_page=3&next_token=t&filter=F&reverse=true&meta=1"
+    query = (
+        "namespace=n&region=global&prefix=p&index=7&wait=10s&stale&per_page=3&next_token=t&filter=F&reverse=true&meta=1"
+    )
     await http.get(f"/v1/jobs?{query}", headers={"X-Nomad-Token": "secret"})
     asked = parts.caller.last()
     assert (asked.namespace, asked.region, asked.prefix, asked.index, asked.wait_ns) == (
         "n",
-        "r",
+        "global",
         "p",
         7,
         10_000_000_000,
@@ -37,6 +39,7 @@ async def test_waits_are_clamped(http, parts) -> None:
     [
         ("index=x", "Invalid index"),
         ("index=-1", "Invalid index"),
+        ("index=9223372036854775808", "Invalid index"),
         ("wait=soon", "Invalid wait time"),
         ("stale=maybe", "Expect `true` or `false` for `stale` query string parameter"),
         ("per_page=x", "Expect a number for `per_page` query string parameter"),
@@ -46,6 +49,22 @@ async def test_waits_are_clamped(http, parts) -> None:
 async def test_bad_parameters_are_told_as_plain_text(http, query: str, text: str) -> None:
     answer = await http.get(f"/v1/jobs?{query}")
     assert (answer.status, await answer.text(), answer.content_type) == (400, text, "text/plain")
+
+
+async def test_there_is_no_path_to_another_region(http) -> None:
+    for path in ("/v1/jobs?region=mars", "/v1/agent/self?region=mars"):
+        answer = await http.get(path)
+        assert (answer.status, await answer.text()) == (500, "No path to region")
+    answer = await http.put("/v1/jobs", json={"Job": {"ID": "a", "Region": "mars"}})
+    assert (answer.status, await answer.text()) == (500, "No path to region")
+
+
+async def test_numbers_of_more_than_64_bits_are_refused(http) -> None:
+    answer = await http.put("/v1/jobs", json={"Job": {"ID": "a", "Meta": [2**63]}})
+    assert (answer.status, await answer.text()) == (
+        400,
+        "request body holds the number 9223372036854775808, which does not fit into 64 bits",
+    )
 
 
 async def test_an_answer_says_how_fresh_it_is(http, parts) -> None:
