@@ -19,11 +19,13 @@ from lepa.model.job_views import (
     JobSummary,
     ScalingPolicyListStub,
 )
+from lepa.model.kv import KvEntry, Session
 from lepa.model.node import Node, NodeListStub
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.policies import ScalingPolicy
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
+from lepa.rpc import kv_requests as k
 from lepa.rpc import requests as r
 
 Q = TypeVar("Q", bound=r.Request)
@@ -201,7 +203,22 @@ SERVICE_GET: Method[r.ServiceReadRequest, tuple[ServiceRegistration, ...]] = Met
     "Service.Get", r.ServiceReadRequest, tuple[ServiceRegistration, ...], "read"
 )
 SERVICE_UPSERT: Method[r.ServiceUpsertRequest, None] = Method("Service.Upsert", r.ServiceUpsertRequest, None, "write")
+SERVICE_REGISTER: Method[r.ServiceRegisterRequest, None] = Method(
+    "Service.Register", r.ServiceRegisterRequest, None, "write"
+)
 SERVICE_DELETE: Method[r.ServiceDeleteRequest, None] = Method("Service.Delete", r.ServiceDeleteRequest, None, "write")
+
+# Keys and sessions
+KV_GET: Method[r.ReadRequest, KvEntry | None] = Method("Kv.Get", r.ReadRequest, KvEntry | None, "read")
+KV_LIST: Method[r.ReadRequest, tuple[KvEntry, ...]] = Method("Kv.List", r.ReadRequest, tuple[KvEntry, ...], "read")
+KV_APPLY: Method[k.KvApplyRequest, k.KvApplied] = Method("Kv.Apply", k.KvApplyRequest, k.KvApplied, "write")
+SESSION_LIST: Method[r.ReadRequest, tuple[Session, ...]] = Method(
+    "Session.List", r.ReadRequest, tuple[Session, ...], "read"
+)
+SESSION_GET: Method[r.ReadRequest, Session | None] = Method("Session.Get", r.ReadRequest, Session | None, "read")
+SESSION_CREATE: Method[k.SessionCreateRequest, str] = Method("Session.Create", k.SessionCreateRequest, str, "write")
+SESSION_RENEW: Method[k.SessionRequest, Session] = Method("Session.Renew", k.SessionRequest, Session, "write")
+SESSION_DESTROY: Method[k.SessionRequest, None] = Method("Session.Destroy", k.SessionRequest, None, "write")
 
 # Namespaces, node pools, scaling
 NAMESPACE_LIST: Method[r.ReadRequest, tuple[Namespace, ...]] = Method(

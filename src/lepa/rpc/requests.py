@@ -382,6 +382,12 @@ class ServiceUpsertRequest(Request, frozen=True):
     secret_id: str = ""
 
 
+class ServiceRegisterRequest(Request, frozen=True):
+    """Register an instance from outside the jobs, or change it."""
+
+    service: ServiceRegistration = ServiceRegistration()
+
+
 class ServiceDeleteRequest(Request, frozen=True):
     """Remove one instance by id; or, from a node, all of `ids`."""
 

@@ -17,7 +17,7 @@ from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
 from lepa.server.alarm import Alarm
-from lepa.server.deciders import deployments, drains
+from lepa.server.deciders import deployments, drains, sessions
 from lepa.server.deciders.garbage import find_garbage
 from lepa.server.deciders.heartbeats import Heartbeats, disconnected_too_long, silent
 from lepa.server.deciders.periodic import Periodic
@@ -90,6 +90,7 @@ class Leading:
             ("deployments", deployments.decide, ("deployments", "allocs", "jobs")),
             ("drains", drains.decide, ("nodes", "allocs")),
             ("periodic", periodic.decide, ("jobs",)),
+            ("sessions", sessions.decide, ("sessions", "kv_delays", "nodes", "services")),
         ):
             run = run_decider(name, decide, tables, p.replica, p.writer, p.clock)
             self._tasks.start(name, run)

@@ -22,6 +22,7 @@ from lepa.server.endpoints.allocations import AllocationEndpoints
 from lepa.server.endpoints.context import Context
 from lepa.server.endpoints.deployments import DeploymentEndpoints
 from lepa.server.endpoints.jobs import JobEndpoints
+from lepa.server.endpoints.kv import KvEndpoints
 from lepa.server.endpoints.nodes import NodeEndpoints
 from lepa.server.endpoints.operator import OperatorEndpoints
 from lepa.server.endpoints.queries import Queries
@@ -91,6 +92,7 @@ class Server:
             DeploymentEndpoints(context),
             NodeEndpoints(context),
             ServiceEndpoints(context),
+            KvEndpoints(context),
             OperatorEndpoints(context),
         )
         return {

@@ -4,6 +4,7 @@
     evals/ID                    allocs/ID                       deployments/ID
     nodes/ID                    node_pools/NAME                 namespaces/NAME
     services/NS/NAME/ID         scaling_events/NS/JOB/GROUP/TIME
+    kv/KEY  kv_delays/KEY       sessions/ID
     config/scheduler            leader (who leads; not part of a snapshot)
 
 A `/` or `%` inside a part is written `%2F`, `%25`, so that a part never spills into the next. Numbers are padded to
@@ -25,6 +26,7 @@ from lepa.model.deployment import Deployment
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job
 from lepa.model.job_views import JobSubmission, ScalingEvent
+from lepa.model.kv import KvDelay, KvEntry, Session
 from lepa.model.node import Node
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.service import ServiceRegistration
@@ -49,6 +51,9 @@ KINDS: Final[dict[str, type[Wire]]] = {
     "services": ServiceRegistration,
     "scaling_events": ScalingEvent,
     "config": SchedulerConfiguration,
+    "kv": KvEntry,
+    "kv_delays": KvDelay,
+    "sessions": Session,
 }
 """Every table of the state and what its values are. Keys of other tables are not part of a snapshot."""
 
@@ -106,6 +111,21 @@ def service_key(namespace: str, name: str, service_id: str) -> str:
 def scaling_event_key(namespace: str, job_id: str, group: str, time_ns: int) -> str:
     """One change of a group's count. time_ns: Unix nanoseconds."""
     return join("scaling_events", namespace, job_id, group, number(time_ns))
+
+
+def kv_key(key: str) -> str:
+    """One key of users; its slashes do not part it."""
+    return join("kv", key)
+
+
+def kv_delay_key(key: str) -> str:
+    """Until when a key may not be locked."""
+    return join("kv_delays", key)
+
+
+def session_key(session_id: str) -> str:
+    """One session."""
+    return join("sessions", session_id)
 
 
 def scheduler_configuration_key() -> str:

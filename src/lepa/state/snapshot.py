@@ -18,6 +18,7 @@ from lepa.model.deployment import Deployment
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job
 from lepa.model.job_views import JobChildrenSummary, JobSubmission, JobSummary, ScalingEvent
+from lepa.model.kv import KvDelay, KvEntry, Session
 from lepa.model.node import Node
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.service import ServiceRegistration
@@ -82,6 +83,9 @@ SHAPES: Final[Mapping[str, Shape]] = {
         ),
         Shape("scaling_events", _numbered),
         Shape("config", _id),
+        Shape("kv", _id, {"session": lambda entry: entry.session or None}),
+        Shape("kv_delays", _id),
+        Shape("sessions", _id),
     )
 }
 """Every table, with the groupings that a Watch can name."""
@@ -339,6 +343,36 @@ class Snapshot:
     def node_services(self, node_id: str) -> tuple[ServiceRegistration, ...]:
         """Instances on a node."""
         return self.tables["services"].group("node", node_id)
+
+    # Keys and sessions
+
+    def kv_entry(self, key: str) -> KvEntry | None:
+        """One key."""
+        return self.tables["kv"].get(key)
+
+    def kv_entries(self, prefix: str = "") -> Iterator[KvEntry]:
+        """Keys that begin with `prefix`, in order."""
+        return self.tables["kv"].with_prefix(prefix)
+
+    def kv_delay(self, key: str) -> KvDelay | None:
+        """The lock delay of a key."""
+        return self.tables["kv_delays"].get(key)
+
+    def kv_delays(self) -> Iterable[KvDelay]:
+        """All lock delays in no particular order."""
+        return self.tables["kv_delays"].values()
+
+    def session(self, session_id: str) -> Session | None:
+        """One session."""
+        return self.tables["sessions"].get(session_id)
+
+    def sessions(self) -> Iterator[Session]:
+        """All sessions by id."""
+        return self.tables["sessions"].in_order()
+
+    def session_entries(self, session_id: str) -> tuple[KvEntry, ...]:
+        """The keys that a session holds."""
+        return self.tables["kv"].group("session", session_id)
 
     def scheduler_configuration(self) -> SchedulerConfiguration:
         """The settings in force."""

@@ -98,6 +98,11 @@ class ServiceEndpoints:
 
         return (await self._context.write(command)).revision
 
+    async def register(self, request: r.ServiceRegisterRequest) -> Reply[None]:
+        """Register an instance from outside the jobs."""
+        written = await self._context.write(lambda draft: commands.register_outside(draft, request.service))
+        return Reply(value=None, index=written.revision)
+
     async def delete(self, request: r.ServiceDeleteRequest) -> Reply[None]:
         """Remove instances: one by its names, or those of a node by id."""
 
@@ -113,5 +118,9 @@ class ServiceEndpoints:
 
     def answers(self, queries: Queries) -> Answers:
         """By method."""
-        writes: Answers = {m.SERVICE_UPSERT: self.upsert, m.SERVICE_DELETE: self.delete}
+        writes: Answers = {
+            m.SERVICE_UPSERT: self.upsert,
+            m.SERVICE_REGISTER: self.register,
+            m.SERVICE_DELETE: self.delete,
+        }
         return {**queries.answers(QUERIES), **writes}

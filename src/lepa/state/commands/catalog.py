@@ -1,14 +1,18 @@
-"""Pure: instances of services that nodes register and withdraw."""
+"""Pure: instances of services that nodes and machines outside the cluster register and withdraw."""
 
 from collections.abc import Iterable
+from typing import Final
 
 from msgspec.structs import replace
 
-from lepa.model.errors import not_found
+from lepa.model.errors import invalid, not_found
 from lepa.model.service import ServiceRegistration
 from lepa.state import keys
 from lepa.state.commands.draft import Draft
 from lepa.state.job_tally import TERMINAL_CLIENT_STATUSES
+
+NAME_MAX: Final = 512
+STATUSES: Final = ("passing", "warning", "critical")
 
 
 def register_services(draft: Draft, node_id: str, services: Iterable[ServiceRegistration]) -> None:
@@ -17,13 +21,34 @@ def register_services(draft: Draft, node_id: str, services: Iterable[ServiceRegi
         alloc = draft.allocation(service.alloc_id)
         if alloc is None or alloc.client_status in TERMINAL_CLIENT_STATUSES:
             continue
-        wanted = replace(service, node_id=node_id or service.node_id)
-        present = draft.snapshot.service(service.namespace, service.service_name, service.id)
-        if (
-            present is None
-            or replace(wanted, create_index=present.create_index, modify_index=present.modify_index) != present
-        ):
-            draft.overwrite(keys.service_key(service.namespace, service.service_name, service.id), wanted)
+        _store(draft, replace(service, node_id=node_id or service.node_id))
+
+
+def register_outside(draft: Draft, service: ServiceRegistration) -> None:
+    """Store an instance that is not part of a job: of a node of the cluster, or of a machine with name and address."""
+    namespace = service.namespace or "default"
+    if not service.service_name or not service.id:
+        raise invalid("an instance of a service needs a name and an id")
+    if max(len(service.service_name), len(service.id)) > NAME_MAX:
+        raise invalid(f"names and ids of services have at most {NAME_MAX} characters")
+    if draft.snapshot.namespace(namespace) is None:
+        raise invalid(f'namespace "{namespace}" does not exist')
+    if service.status not in STATUSES or any(check.status not in STATUSES for check in service.checks):
+        raise invalid(f"a status is one of {', '.join(STATUSES)}")
+    if service.node_id and draft.node(service.node_id) is None:
+        raise not_found(f'node "{service.node_id}" is not known')
+    if not service.node_id and not service.node_name:
+        raise invalid("an instance from outside the jobs needs a node: a NodeID, or NodeName and NodeAddress")
+    _store(draft, replace(service, namespace=namespace, alloc_id="", job_id=""))
+
+
+def _store(draft: Draft, wanted: ServiceRegistration) -> None:
+    present = draft.snapshot.service(wanted.namespace, wanted.service_name, wanted.id)
+    if (
+        present is None
+        or replace(wanted, create_index=present.create_index, modify_index=present.modify_index) != present
+    ):
+        draft.overwrite(keys.service_key(wanted.namespace, wanted.service_name, wanted.id), wanted)
 
 
 def withdraw_service(draft: Draft, namespace: str, name: str, service_id: str) -> None:

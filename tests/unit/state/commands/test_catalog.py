@@ -5,6 +5,7 @@ from tests.builders import make_alloc, make_job, make_service
 from tests.world import World
 
 from lepa.model.errors import LepaError
+from lepa.model.service import ServiceRegistration
 from lepa.state.commands import catalog as commands
 
 
@@ -35,3 +36,31 @@ def test_instances_are_withdrawn_by_name_or_by_node() -> None:
         world.do(commands.withdraw_service, "default", "web", "a")
     world.do(commands.withdraw_node_services, "node-1", ["b", "unknown"])
     assert list(world.snapshot.services()) == []
+
+
+def test_an_instance_from_outside_belongs_to_no_job() -> None:
+    world = World()
+    wanted = ServiceRegistration(id="p", service_name="printer", node_name="box", node_address="10.9.9.9", job_id="x")
+    world.do(commands.register_outside, wanted)
+    (stored,) = world.snapshot.services()
+    assert (stored.namespace, stored.job_id, stored.node_address) == ("default", "", "10.9.9.9")
+    draft = world.draft()
+    commands.register_outside(draft, wanted)
+    assert draft.empty
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        ServiceRegistration(id="p", node_name="box"),
+        ServiceRegistration(service_name="printer", node_name="box"),
+        ServiceRegistration(id="p", service_name="printer"),
+        ServiceRegistration(id="p", service_name="printer", node_id="unknown"),
+        ServiceRegistration(id="p", service_name="printer", node_name="box", namespace="unknown"),
+        ServiceRegistration(id="p", service_name="printer", node_name="box", status="fine"),
+        ServiceRegistration(id="p", service_name="p" * 513, node_name="box"),
+    ],
+)
+def test_what_cannot_be_registered_from_outside(wanted: ServiceRegistration) -> None:
+    with pytest.raises(LepaError):
+        World().do(commands.register_outside, wanted)
