@@ -84,7 +84,7 @@ def _raw(descriptor: int) -> Iterator[None]:
     """The terminal hands over every key, and is afterwards as before."""
     before = termios.tcgetattr(descriptor)
     try:
-        tty.setraw(descriptor)
+        tty.setraw(descriptor, termios.TCSADRAIN)
         yield
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)
