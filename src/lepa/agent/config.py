@@ -15,9 +15,12 @@ import msgspec
 
 from lepa.agent import config_file
 from lepa.kit.durations import SECOND, parse_duration
+from lepa.kit.telemetry import log_level
 from lepa.model.errors import LepaError, invalid
 from lepa.model.wire import to_builtins
 
+PORT_MAX = 65_535
+CORE_MAX = 4_095
 SEVERAL_SERVERS = "servers that replicate their state are not part of this version: use bootstrap_expect = 1"
 
 
@@ -290,6 +293,31 @@ def _check(config: Config) -> None:
         raise LepaError("unsupported", "configuration: encrypt (gossip) is not part of this version")
     for name, text in _durations(config):
         seconds(text, name)
+    for name, port in to_builtins(config.ports).items():
+        if not 0 <= port <= PORT_MAX:
+            raise invalid(f"configuration: ports.{name}: {port} is not a port; it has to be 0 to {PORT_MAX}")
+    for name, text in _port_lists(config):
+        _check_ranges(text, name, PORT_MAX)
+    _check_ranges(config.client.reserved.cores, "client.reserved.cores", CORE_MAX)
+    try:
+        log_level(config.log_level)
+    except ValueError as error:
+        raise invalid(f"configuration: log_level: {error}") from error
+
+
+def _port_lists(config: Config) -> Iterator[tuple[str, str]]:
+    yield "client.reserved.reserved_ports", config.client.reserved.reserved_ports
+    for name, network in config.client.host_network.items():
+        yield f"client.host_network.{name}.reserved_ports", network.reserved_ports
+
+
+def _check_ranges(text: str, name: str, largest: int) -> None:
+    """A text such as "22,80,8000-8010", or "". Raises LepaError(invalid)."""
+    for part in filter(None, (piece.strip() for piece in text.split(","))):
+        low, dash, high = part.partition("-")
+        bounds = [low, high] if dash else [low]
+        if not all(bound.isascii() and bound.isdigit() and int(bound) <= largest for bound in bounds):
+            raise invalid(f'configuration: {name}: "{part}" is neither a number nor a range up to {largest}')
 
 
 def _durations(config: Config) -> Iterator[tuple[str, str]]:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from lepa.model.errors import conflict, invalid
 
-OURS = frozenset({"agent.lock", "server", "client", "alloc", "supervisor", "drivers", "plugins", "lost+found"})
+LOCK = "agent.lock"
+"""The first thing an agent puts into its directory: one with other things and without it is not ours."""
+ALWAYS_THERE = "lost+found"
 
 
 @contextlib.contextmanager
@@ -16,13 +18,13 @@ def owned_directory(path: Path) -> Iterator[Path]:
     """The data directory, held by this process alone. Raises LepaError when another agent has it or it is not ours."""
     try:
         path.mkdir(parents=True, exist_ok=True)
-        strange = sorted(entry.name for entry in path.iterdir() if entry.name not in OURS)
-        if strange and not (path / "agent.lock").exists():
+        strange = sorted(entry.name for entry in path.iterdir() if entry.name != ALWAYS_THERE)
+        if strange and LOCK not in strange:
             raise invalid(
                 f"data_dir {path} holds {', '.join(strange[:3])}, which no agent of lepa put there; "
                 "choose an empty directory"
             )
-        lock = open(path / "agent.lock", "a+")  # noqa: SIM115
+        lock = open(path / LOCK, "a+")  # noqa: SIM115
     except OSError as error:
         raise invalid(f"cannot use data_dir {path}: {error.strerror or error}") from error
     with lock:

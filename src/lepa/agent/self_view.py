@@ -15,7 +15,7 @@ from lepa.agent.config import Config
 from lepa.agent.log_tap import LogTap
 from lepa.client.client import Client
 from lepa.dns.server import DnsServer
-from lepa.kit.telemetry import Metrics
+from lepa.kit.telemetry import Metrics, log_level
 from lepa.model.errors import LepaError
 from lepa.rpc import methods as m
 from lepa.rpc.methods import Caller
@@ -130,7 +130,7 @@ class SelfView:
 
     def reload(self) -> None:
         """Take in what can change while running: the log level."""
-        logging.getLogger("lepa").setLevel(self.config.log_level.upper())
+        logging.getLogger("lepa").setLevel(log_level(self.config.log_level))
 
     async def log_lines(self, level: str, *, as_json: bool) -> AsyncIterator[bytes]:
         """This agent's log from now on."""

@@ -14,6 +14,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+LEVELS = {
+    "TRACE": logging.DEBUG,
+    "DEBUG": logging.DEBUG,
+    "INFO": logging.INFO,
+    "WARN": logging.WARNING,
+    "WARNING": logging.WARNING,
+    "ERROR": logging.ERROR,
+}
 INTERVAL_S = 10.0
 SERIES_MAX = 10_000
 
@@ -26,9 +34,17 @@ def set_up_logging(level: str = "info", *, as_json: bool = False, stream: Any = 
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
     root = logging.getLogger("lepa")
     root.handlers = [handler]
-    root.setLevel(level.upper())
+    root.setLevel(log_level(level))
     root.propagate = False
     return handler
+
+
+def log_level(name: str) -> int:
+    """The number of a level in any case; trace shows as much as debug. Raises ValueError."""
+    number = LEVELS.get(name.upper())
+    if number is None:
+        raise ValueError(f'"{name}" is not a level; use one of {", ".join(LEVELS)}')
+    return number
 
 
 class LineFormatter(logging.Formatter):

@@ -59,11 +59,27 @@ def test_nomads_keys_are_taken(tmp_path: Path) -> None:
             {"data_dir": "/x", "server": {"enabled": True, "job_gc_threshold": "soon"}},
             'job_gc_threshold: invalid duration "soon"',
         ),
+        (DEV | {"ports": {"rpc": 70_000}}, "ports.rpc: 70000 is not a port; it has to be 0 to 65535"),
+        (DEV | {"log_level": "LOUD"}, 'log_level: "LOUD" is not a level; use one of TRACE, DEBUG, INFO'),
+        (
+            DEV | {"client": {"reserved": {"reserved_ports": "80,x"}}},
+            'client.reserved.reserved_ports: "x" is neither a number nor a range up to 65535',
+        ),
+        (DEV | {"client": {"reserved": {"cores": "0-"}}}, 'client.reserved.cores: "0-" is neither'),
+        (
+            DEV | {"client": {"host_network": {"n": {"reserved_ports": "1-70000"}}}},
+            'client.host_network.n.reserved_ports: "1-70000" is neither',
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_with_a_sentence(raw: dict[str, object], message: str) -> None:
     with pytest.raises(LepaError, match=message.replace("{", r"\{").replace("}", r"\}")):
         config.build(raw)
+
+
+def test_every_level_of_nomad_is_taken() -> None:
+    for level in ("TRACE", "debug", "Info", "WARN", "error"):
+        assert config.build(DEV | {"log_level": level}).config.log_level == level
 
 
 def test_settings_without_effect_are_warned_of() -> None:
