@@ -47,7 +47,7 @@ class EveryQueryIsAnsweredOnce(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.now = 100.0
-        self.predictions = Predictions(10_000, self.now)
+        self.predictions = Predictions(10_000, self.now, lambda: 0.5)
         self.registry = registry()
         self.predictions.configure(self.registry, self.now)
         self.asked: dict[int, tuple[bytes, float]] = {}

@@ -13,7 +13,7 @@ connected, and says what their processes said when they do not come.
 
 import re
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -64,15 +64,32 @@ class ClipperConnection:
 
     # Applications
 
-    def register_application(self, name: str, input_type: str, default_output: str, slo_micros: int) -> None:
-        """Make `POST /{name}/predict` answer within `slo_micros`, with `default_output` where no model does."""
+    def register_application(
+        self,
+        name: str,
+        input_type: str,
+        default_output: str,
+        slo_micros: int,
+        policy: str = "DefaultOutputSelectionPolicy",
+        policy_options: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Make `POST /{name}/predict` answer within `slo_micros`, with `default_output` where no model does.
+
+        policy: how its models answer, with the options of `selection.PolicyOptions`.
+        """
         self._admin(
             "add_app",
             name=name,
             input_type=input_type,
             default_output=default_output,
             latency_slo_micros=slo_micros,
+            policy=policy,
+            policy_options=dict(policy_options or {}),
         )
+
+    def set_policy(self, name: str, policy: str, policy_options: Mapping[str, Any] | None = None) -> None:
+        """Let the models of an application answer in another way, such as a larger share for its canary."""
+        self._admin("set_policy", name=name, policy=policy, policy_options=dict(policy_options or {}))
 
     def unregister_application(self, name: str) -> None:
         """Take an application away, its links with it."""
@@ -255,11 +272,18 @@ class ClipperConnection:
 
     # Asking
 
-    def predict(self, app_name: str, value: Any, version: str | int = "") -> Any:
-        """Ask an application about one input; the decoded answer."""
+    def predict(self, app_name: str, value: Any, version: str | int = "", uid: int | None = None) -> Any:
+        """Ask an application about one input; the decoded answer. uid: the user who asks."""
         self._check_connected()
         body = {"input": value, **({"version": str(version)} if version != "" else {})}
+        body |= {} if uid is None else {"uid": uid}
         return call(self.cm.get_query_addr(), "POST", f"/{app_name}/predict", body)
+
+    def update(self, app_name: str, value: Any, label: float | str, uid: int = 0) -> bool:
+        """Tell an application what the right answer to an input was; True when its policy could learn from it."""
+        self._check_connected()
+        body = {"uid": uid, "input": value, "label": label}
+        return str(call(self.cm.get_query_addr(), "POST", f"/{app_name}/update", body)).endswith("1")
 
     def get_query_addr(self) -> str:
         """host:port of the query frontend."""

@@ -39,6 +39,7 @@ from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Registry
 from lepa.serving.registry_follower import REPORT_EVERY_S, RegistryFollower
 from lepa.serving.replicas import ReplicaServer
+from lepa.serving.selection_memory import SelectionUpdate
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,10 @@ SWEEP_S = 5.0
 REFUSED_S = 0.5
 """What a peer still sends after its request was refused is thrown away for this long."""
 BACKLOG = 4096
+REGISTRY_WAIT_S = 5.0
+"""For the first registry, before requests are taken without one."""
+TELL_EVERY_S = 0.05
+"""Feedback is gathered for this long before it is told."""
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
 _HEAD = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n%b"
@@ -64,6 +69,7 @@ _STATUS = {
     405: b"405 Method Not Allowed",
     413: b"413 Content Too Large",
     500: b"500 Internal Server Error",
+    503: b"503 Service Unavailable",
 }
 
 
@@ -91,9 +97,13 @@ class QueryFrontend:
         self._clock = clock
         self._id = random.uuid()
         self._tasks = Tasks("query-frontend")
-        self.predictions = Predictions(settings.cache_bytes, clock.now())
+        self.predictions = Predictions(settings.cache_bytes, clock.now(), partial(random.uniform, 0.0, 1.0))
         self.replicas = ReplicaServer(self.predictions, settings.host, settings.rpc_port, clock, self.wake)
-        self._follower = RegistryFollower(management, self.configure, clock, random) if management else None
+        self._follower = (
+            RegistryFollower(management, self.configure, self.learned, clock, random) if management else None
+        )
+        self._observed = asyncio.Event()
+        self._configured = asyncio.Event()
         self._flush_due = False
         self._batch_timer_at = 0.0
         self._deadline_timer: asyncio.TimerHandle | None = None
@@ -105,20 +115,31 @@ class QueryFrontend:
         self._loop = asyncio.get_running_loop()
         self._batch_timer = FineTimer(self.wake)
         await self.replicas.__aenter__()
-        try:
-            self._server = await self._loop.create_server(
-                lambda: HttpConnection(self), self._settings.host, self._settings.port, backlog=BACKLOG
-            )
-        except OSError:
-            await self.replicas.__aexit__(None, None, None)
-            self._batch_timer.close()
-            raise
-        self.port = self._server.sockets[0].getsockname()[1]
         self._tasks.start("sweep", self._sweep())
         if self._follower:
             self._tasks.start("follow", self._follower.run())
+            self._tasks.start("follow-selection", self._follower.run_selection())
             self._tasks.start("report", self._report(self._follower))
+            self._tasks.start("tell", self._tell(self._follower))
+        try:
+            await self._listen()
+        except BaseException:
+            await self._tasks.close()
+            await self.replicas.__aexit__(None, None, None)
+            self._batch_timer.close()
+            raise
         return self
+
+    async def _listen(self) -> None:
+        """Take requests once it is known what is served; when nobody can tell, take them all the same and say so."""
+        if self._follower:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(REGISTRY_WAIT_S):
+                    await self._configured.wait()
+        self._server = await self._loop.create_server(
+            lambda: HttpConnection(self), self._settings.host, self._settings.port, backlog=BACKLOG
+        )
+        self.port = self._server.sockets[0].getsockname()[1]
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
@@ -142,8 +163,20 @@ class QueryFrontend:
             for verb in ("predict", "update")
             for slash in ("", "/")
         }
+        self._configured.set()
         log.info("registry read revision=%d applications=%d", registry.revision, len(registry.applications))
         self.wake()
+
+    @property
+    def configured(self) -> bool:
+        """Whether it is known what is served."""
+        return self._configured.is_set()
+
+    def learned(self, update: SelectionUpdate) -> None:
+        """Choose by what has been learned."""
+        if update.whole:
+            self.predictions.forget()
+        self.predictions.follow(update.states)
 
     # One turn: whatever happened since the last one is carried out together
 
@@ -162,6 +195,8 @@ class QueryFrontend:
         predictions.reply(now)
         now = self._clock.now()
         predictions.replied(now)
+        if predictions.observations:
+            self._observed.set()
         self._arm(now)
 
     def _arm(self, now: float) -> None:
@@ -202,20 +237,35 @@ class QueryFrontend:
                 async with asyncio.timeout(REPORT_EVERY_S):
                     await changed.wait()
 
+    async def _tell(self, follower: RegistryFollower) -> None:
+        predictions = self.predictions
+        while True:
+            await self._observed.wait()
+            await self._clock.sleep(TELL_EVERY_S)
+            self._observed.clear()
+            told, predictions.observations = predictions.observations, []
+            await follower.tell(told)
+
     # Requests
 
     def predict(self, connection: "HttpConnection", served: ServedApplication, body: bytes | bytearray) -> None:
         """Open the queries of one predict request."""
-        data, version = served.input_type.decode_predict(body)
+        data, version, user = served.input_type.decode_predict(body)
         now = self._clock.now()
         if isinstance(data, bytes):
-            self.predictions.predict(served, data, version, connection.answer, now)
+            self.predictions.predict(served, data, version, connection.answer, now, user)
         elif not data:
             connection.reply(200, b'{"batch_predictions":[]}')
         else:
             together = _Together(connection, len(data))
             for position, item in enumerate(data):
-                self.predictions.predict(served, item, version, partial(together.answer, position), now)
+                self.predictions.predict(served, item, version, partial(together.answer, position), now, user)
+        self.wake()
+
+    def feedback(self, connection: "HttpConnection", served: ServedApplication, body: bytes | bytearray) -> None:
+        """Learn from one update request."""
+        user, data, label = served.input_type.decode_update(body)
+        self.predictions.feedback(served, data, label, connection.acknowledge, self._clock.now(), user)
         self.wake()
 
     def metrics(self) -> bytes:
@@ -244,11 +294,12 @@ class _Together:
 
 def answer_body(answer: Answer) -> bytes:
     """An answer as the JSON of a predict response."""
-    query_id, output, explanation = answer
+    query_id, output, explanation, confidence = answer
+    sure = b"" if confidence is None else b',"confidence":%.4f' % confidence
     if not explanation:
-        return b'{"query_id":%d,"output":%b,"default":false}' % (query_id, output)
+        return b'{"query_id":%d,"output":%b,"default":false%b}' % (query_id, output, sure)
     reason = msgspec.json.encode(explanation)
-    return b'{"query_id":%d,"output":%b,"default":true,"default_explanation":%b}' % (query_id, output, reason)
+    return b'{"query_id":%d,"output":%b,"default":true,"default_explanation":%b%b}' % (query_id, output, reason, sure)
 
 
 class HttpConnection(asyncio.Protocol):
@@ -348,8 +399,7 @@ class HttpConnection(asyncio.Protocol):
             elif route[1]:
                 frontend.predict(self, route[0], body)
             else:
-                route[0].input_type.decode_update(body)
-                self.reply(200, b"Feedback received? 1")
+                frontend.feedback(self, route[0], body)
         except LepaError as error:
             name = "Json error" if error.message.startswith("Error parsing") else "Query processing error"
             self.fail(400, name, error.message)
@@ -360,11 +410,18 @@ class HttpConnection(asyncio.Protocol):
     def _handle_other(self, method: bytes, path: bytes) -> None:
         if path not in (b"/metrics", b"/health"):
             text = path.decode(errors="replace")
-            self.fail(404, "Not found", f"nothing is served at {text}; an application answers at /{{app}}/predict")
+            if not self._frontend.configured:
+                self.fail(503, "Not ready", "the management frontend has not told yet what is served; try again")
+            else:
+                self.fail(404, "Not found", f"nothing is served at {text}; an application answers at /{{app}}/predict")
         elif method != b"GET":
             self.fail(405, "Method not allowed", "metrics and health take GET")
+        elif path == b"/metrics":
+            self.reply(200, self._frontend.metrics())
+        elif self._frontend.configured:
+            self.reply(200, b'{"healthy":true}')
         else:
-            self.reply(200, self._frontend.metrics() if path == b"/metrics" else b'{"healthy":true}')
+            self.reply(503, b'{"healthy":false}')
 
     def answer(self, answer: Answer) -> None:
         """Answer a request that was a single query."""
@@ -376,6 +433,10 @@ class HttpConnection(asyncio.Protocol):
                 self._transport.write(_OK % (len(body), body))
         else:
             self.reply(200, answer_body(answer))
+
+    def acknowledge(self, answer: Answer) -> None:
+        """Answer a feedback."""
+        self.reply(200, b"Feedback received? " + answer.output)
 
     def fail(self, status: int, name: str, cause: str) -> None:
         """Answer with an error."""

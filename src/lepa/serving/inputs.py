@@ -23,11 +23,13 @@ Item = TypeVar("Item")
 
 
 class PredictRequest(Struct, Generic[Item]):
-    """The body of `POST /{app}/predict`. `input` wins when both are given; version "" is the current one."""
+    """The body of `POST /{app}/predict`. `input` wins when both are given; version "" is the current one; uid: the user
+    who asks, for policies that know users."""
 
     input: Item | UnsetType = UNSET
     input_batch: list[Item] | UnsetType = UNSET
     version: str = ""
+    uid: int | None = None
 
 
 class UpdateRequest(Struct, Generic[Item]):
@@ -35,7 +37,7 @@ class UpdateRequest(Struct, Generic[Item]):
 
     uid: int
     input: Item
-    label: float
+    label: float | str
 
 
 class InputType:
@@ -54,27 +56,31 @@ class InputType:
         self._predict = msgspec.json.Decoder(PredictRequest[item])
         self._update = msgspec.json.Decoder(UpdateRequest[item])
 
-    def decode_predict(self, body: bytes | bytearray) -> tuple[bytes | list[bytes], str]:
-        """(input, version) of a predict body: bytes for one query, a list of bytes for `input_batch`."""
+    def decode_predict(self, body: bytes | bytearray) -> tuple[bytes | list[bytes], str, str]:
+        """(input, version, user) of a predict body: bytes for one query, a list of bytes for `input_batch`."""
         request = _decoded(self._predict, body)
         if request.input is not UNSET:
-            return self._packed(request.input), request.version
+            return self._packed(request.input), request.version, _user(request.uid)
         if request.input_batch is UNSET:
             raise invalid("JSON object does not have required keys input or input_batch")
         if len(request.input_batch) > BATCH_ITEMS_MAX:
             raise invalid(f"input_batch has {len(request.input_batch)} inputs; at most {BATCH_ITEMS_MAX} are taken")
-        return [self._packed(item) for item in request.input_batch], request.version
+        return [self._packed(item) for item in request.input_batch], request.version, _user(request.uid)
 
-    def decode_update(self, body: bytes | bytearray) -> tuple[int, bytes, float]:
-        """(uid, input, label) of an update body."""
+    def decode_update(self, body: bytes | bytearray) -> tuple[str, bytes, float | str]:
+        """(user, input, label) of an update body."""
         request = _decoded(self._update, body)
-        return request.uid, self._packed(request.input), request.label
+        return _user(request.uid), self._packed(request.input), request.label
 
     def _packed(self, item: Any) -> bytes:
         try:
             return self._pack(item)
         except OverflowError as error:
             raise invalid(f"a number of the input does not fit type {self.name}: {error}") from error
+
+
+def _user(uid: int | None) -> str:
+    return "" if uid is None else str(uid)
 
 
 def _decoded(decoder: Any, body: bytes | bytearray) -> Any:

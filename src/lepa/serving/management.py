@@ -2,8 +2,9 @@
 
 Each change is one pure function of `records`, saved before it is acknowledged. Query frontends follow by a long poll
 of `GET /admin/registry?index=N&wait=S`, which answers when the revision is another one than N, and report the
-containers that are connected to them. Errors are `{"error": code, "cause": sentence}` with Clipper's sentences; where
-Clipper always answered 400, an unknown name is 404 and a name that is taken 409.
+containers that are connected to them. In the same way they tell what feedback has shown (`/admin/observe`) and follow
+what all of it together has taught (`/admin/selection`). Errors are `{"error": code, "cause": sentence}` with Clipper's
+sentences; where Clipper always answered 400, an unknown name is 404 and a name that is taken 409.
 """
 
 import argparse
@@ -16,12 +17,12 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 import msgspec
 import uvloop
 from aiohttp import web
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from lepa.kit.sources import Clock, SystemClock
 from lepa.model.errors import LepaError, invalid, not_found
@@ -31,6 +32,8 @@ from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Application, Container, ModelVersion, Registry
 from lepa.serving.registry_follower import REPORT_EVERY_S
 from lepa.serving.registry_store import MemoryRegistryStore, RegistryStore, SqliteRegistryStore
+from lepa.serving.selection import Observation, PolicyOptions, SelectionState, selection_policy
+from lepa.serving.selection_memory import SelectionMemory
 
 log = logging.getLogger(__name__)
 
@@ -38,6 +41,7 @@ BODY_BYTES_MAX = 1 << 20
 WAIT_MAX_S = 60.0
 CHUNK_BYTES = 1 << 20
 FRONTENDS_MAX = 1000
+OBSERVATIONS_MAX = 10_000
 STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "unsupported": 501, "internal": 500}
 _FILE_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,127}")
 
@@ -47,6 +51,14 @@ class AddApp(Struct):
     input_type: str
     default_output: str
     latency_slo_micros: int
+    policy: str = "DefaultOutputSelectionPolicy"
+    policy_options: PolicyOptions = PolicyOptions()
+
+
+class SetPolicy(Struct):
+    name: str
+    policy: str
+    policy_options: PolicyOptions = PolicyOptions()
 
 
 class AddModel(Struct):
@@ -99,6 +111,12 @@ class ContainerReport(Struct):
     containers: list[Container]
 
 
+class ObservationReport(Struct):
+    """What feedback has shown one query frontend."""
+
+    observations: Annotated[list[Observation], Meta(max_length=OBSERVATIONS_MAX)]
+
+
 class ManagementFrontend:
     """One management frontend, as an async context manager."""
 
@@ -111,10 +129,13 @@ class ManagementFrontend:
         self._registry = Registry()
         self._changing = asyncio.Lock()
         self._changed = asyncio.Event()
+        self._memory = SelectionMemory()
+        self._learned = asyncio.Event()
         self._reports: dict[str, tuple[float, list[Container]]] = {}
 
     async def __aenter__(self) -> Self:
         self._registry = await asyncio.to_thread(self._store.load)
+        self._memory = SelectionMemory(await asyncio.to_thread(self._store.load_states))
         self._runner = web.AppRunner(self._application(), access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
         site = web.TCPSite(self._runner, self._host, self.port)
@@ -126,6 +147,7 @@ class ManagementFrontend:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         self._changed.set()
+        self._learned.set()
         await self._runner.cleanup()
         self._store.close()
 
@@ -133,6 +155,7 @@ class ManagementFrontend:
         app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors])
         app.router.add_get("/admin/ping", self._ping)
         app.router.add_get("/admin/registry", self._follow)
+        app.router.add_get("/admin/selection", self._follow_selection)
         app.router.add_get("/admin/model_archive/{name}/{version}", self._get_archive)
         app.router.add_put("/admin/model_archive/{name}/{version}", self._put_archive)
         for path, (shape, handler) in self._posts().items():
@@ -143,6 +166,7 @@ class ManagementFrontend:
         """Every POST: its body, and what answers it. A text answer is a sentence, anything else JSON."""
         return {
             "add_app": (AddApp, self._add_app),
+            "set_policy": (SetPolicy, self._set_policy),
             "delete_app": (Named, self._delete_app),
             "add_model": (AddModel, self._add_model),
             "delete_versioned_model": (VersionedModel, self._delete_model),
@@ -158,6 +182,7 @@ class ManagementFrontend:
             "get_container": (ContainerName, self._get_container),
             "get_state": (StateOf, self._get_state),
             "report_containers": (ContainerReport, self._report_containers),
+            "observe": (ObservationReport, self._observe),
         }
 
     async def _change(self, change: Callable[..., Registry], *arguments: Any) -> None:
@@ -176,15 +201,26 @@ class ManagementFrontend:
         return web.Response(text="PONG", content_type="application/json")
 
     async def _follow(self, request: web.Request) -> web.Response:
-        try:
-            index, wait_s = int(request.query.get("index", "-1")), float(request.query.get("wait", "0"))
-        except ValueError as error:
-            raise invalid(f"index and wait are numbers: {error}") from error
+        index, wait_s = _index_and_wait(request)
         if index == self._registry.revision:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(min(max(wait_s, 0.0), WAIT_MAX_S)):
-                    await self._changed.wait()
+            await _within(wait_s, self._changed)
         return web.Response(body=msgspec.json.encode(self._registry), content_type="application/json")
+
+    async def _follow_selection(self, request: web.Request) -> web.Response:
+        index, wait_s = _index_and_wait(request)
+        if index == self._memory.revision:
+            await _within(wait_s, self._learned)
+        return web.Response(body=msgspec.json.encode(self._memory.since(index)), content_type="application/json")
+
+    async def _observe(self, body: ObservationReport) -> str:
+        async with self._changing:
+            await asyncio.to_thread(self._store.save_learned, self._memory.observe(body.observations, self._registry))
+        self._tell_learned()
+        return "Success!"
+
+    def _tell_learned(self) -> None:
+        self._learned.set()
+        self._learned = asyncio.Event()
 
     async def _report_containers(self, body: ContainerReport) -> str:
         if body.frontend not in self._reports and len(self._reports) >= FRONTENDS_MAX:
@@ -233,12 +269,27 @@ class ManagementFrontend:
     # Changes
 
     async def _add_app(self, body: AddApp) -> str:
-        application = Application(body.name, body.input_type, body.default_output, body.latency_slo_micros)
+        application = Application(
+            body.name,
+            body.input_type,
+            body.default_output,
+            body.latency_slo_micros,
+            policy=body.policy,
+            policy_options=body.policy_options,
+        )
         await self._change(records.add_application, application)
         return f"Successfully added application with name '{body.name}'"
 
+    async def _set_policy(self, body: SetPolicy) -> str:
+        await self._change(records.set_policy, body.name, body.policy, body.policy_options)
+        return f"Successfully set the policy of application '{body.name}' to {body.policy}"
+
     async def _delete_app(self, body: Named) -> str:
         await self._change(records.delete_application, body.name)
+        async with self._changing:
+            if self._memory.forget(body.name):
+                await asyncio.to_thread(self._store.forget_states, body.name)
+                self._tell_learned()
         return f"Successfully deleted application with name '{body.name}'"
 
     async def _add_model(self, body: AddModel) -> str:
@@ -307,7 +358,23 @@ class ManagementFrontend:
         app = self._registry.applications.get(body.app_name)
         if app is None:
             raise LepaError("not_found", f"No application with name '{body.app_name}' exists.")
-        return app.default_output
+        if not selection_policy(app.policy).learns:
+            return app.default_output
+        return self._memory.get(app.name, str(body.uid)) or SelectionState(app.name, "")
+
+
+def _index_and_wait(request: web.Request) -> tuple[int, float]:
+    try:
+        return int(request.query.get("index", "-1")), float(request.query.get("wait", "0"))
+    except ValueError as error:
+        raise invalid(f"index and wait are numbers: {error}") from error
+
+
+async def _within(wait_s: float, changed: asyncio.Event) -> None:
+    """Return when it has changed, or after that time."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(min(max(wait_s, 0.0), WAIT_MAX_S)):
+            await changed.wait()
 
 
 def _decoding(shape: type[Any], handler: Callable[[Any], Awaitable[Any]]) -> Any:

@@ -130,9 +130,10 @@ class ApplicationMetrics:
 
 
 class ModelMetrics:
-    """What is counted for one model version. batches: how many left, by reason. failures: queries without output."""
+    """What is counted for one model version. batches: how many left, by reason. failures: queries without output.
+    agreement: how often it said the same as the application, as its shadow."""
 
-    __slots__ = ("batch_size", "batches", "cache_hits", "failures", "latency_us", "throughput")
+    __slots__ = ("agreement", "batch_size", "batches", "cache_hits", "failures", "latency_us", "throughput")
 
     def __init__(self, now: float) -> None:
         self.throughput = Meter(now)
@@ -141,6 +142,7 @@ class ModelMetrics:
         self.latency_us = Histogram("microseconds")
         self.failures = Counter()
         self.batches: dict[str, Counter] = {}
+        self.agreement = Ratio()
 
     def batch_left(self, count: int, reason: str) -> None:
         self.batch_size.add(count)
@@ -154,6 +156,8 @@ class ModelMetrics:
         for reason, counter in self.batches.items():
             yield f"model:{key}:batches_{reason}", counter
         yield f"model:{key}:cache_hit_ratio", self.cache_hits
+        if self.agreement.total:
+            yield f"model:{key}:shadow_agreement", self.agreement
         yield f"model:{key}:prediction_throughput", self.throughput
         yield f"model:{key}:prediction_latency", self.latency_us
         yield f"model:{key}:batch_size", self.batch_size

@@ -14,6 +14,10 @@ query, once.
     batch_answered, reply -> cache, settle every waiting query -> answer when all its models have answered
     reply   -> deadline passed: combine what is there, else the default output
 
+Feedback is a query of its own: the arms that the policy wants judged are asked for the same input, and what each lost
+goes to `observations`, for the management frontend to learn from. Shadow arms are asked beside a query; they never
+hold it up and never answer it.
+
 Invariants: the callback is called exactly once for every query, at the latest by the first `reply` after its
 deadline; a task is in one queue, or in flight at one replica, or done; a query is in `open` of its application until
 it is answered.
@@ -33,12 +37,27 @@ from lepa.serving.container_rpc import Failure
 from lepa.serving.inputs import INPUT_TYPES, input_type
 from lepa.serving.metrics import ApplicationMetrics, Counter, Meter, Metric, ModelMetrics, Ratio
 from lepa.serving.records import Application, Container, ModelVersion, Registry
-from lepa.serving.selection import selection_policy
+from lepa.serving.selection import (
+    Chance,
+    Choice,
+    Loss,
+    Observation,
+    SelectionState,
+    Single,
+    arm_key,
+    arms_of,
+    combine,
+    known_arms,
+    loss_of,
+    selection_policy,
+    user_chance,
+)
 
 NO_MODEL = "No connected models found for query"
 LATE = "Failed to retrieve a prediction response within the specified latency SLO"
 CROWDED = "Too many queries are waiting"
 REPLICA_LOST = "The model's replica was lost while it predicted"
+DOUBTFUL = "The models do not agree: their confidence is {:.2f}, the least is {:.2f}"
 
 ATTEMPTS_MAX = 2
 """Batches a task may leave in. A second one heals the loss of a replica; more would let a query that kills models
@@ -49,31 +68,43 @@ REPLICAS_MAX = 10_000
 """Replicas connected to one frontend."""
 
 
+OBSERVATIONS_MAX = 10_000
+"""Judged feedbacks that wait to be told to the management frontend; further ones are forgotten."""
+
+
 class Answer(NamedTuple):
-    """The one answer to a query. output: JSON. explanation: why it is the default output; "" when models gave it."""
+    """The one answer to a query. output: JSON. explanation: why it is the default output; "" when models gave it.
+    confidence: where several models were asked, the share that stands behind the output."""
 
     query_id: int
     output: bytes
     explanation: str
+    confidence: float | None = None
 
 
 Reply = Callable[[Answer], None]
+_NOBODY = Choice({})
 
 
 class Query:
-    """One query that waits. missing: models that have not answered; failure: why the last one could not."""
+    """One query that waits. choice: the arms that are to answer; missing: those of them that have not; failure: why the
+    last one could not. watched: shadow arms, with what they said. label: for a feedback, the right answer."""
 
     __slots__ = (
         "answered",
         "application",
         "arrived",
-        "asked",
+        "choice",
         "deadline",
         "failure",
         "id",
+        "label",
         "missing",
+        "output",
         "outputs",
         "reply",
+        "user",
+        "watched",
     )
 
     def __init__(self, query_id: int, application: "ServedApplication", arrived: float, reply: Reply) -> None:
@@ -82,9 +113,13 @@ class Query:
         self.arrived = arrived
         self.deadline = arrived + application.slo_s
         self.reply = reply
-        self.asked = 0
+        self.choice = _NOBODY
         self.missing = 0
         self.outputs: dict[str, bytes] = {}
+        self.output: bytes | None = None
+        self.watched: dict[str, bytes | None] | None = None
+        self.label: float | str | None = None
+        self.user = ""
         self.failure = ""
         self.answered = False
 
@@ -116,8 +151,9 @@ class ServedModel:
 
 
 class ServedApplication:
-    """One application in this frontend. open: its unanswered queries in order of their deadlines (answered ones may
-    stand between them)."""
+    """One application in this frontend. arms: the model versions that may answer, with the weight that options give
+    them; shadows: those that are only compared; always: the choice where there is but one. open: its unanswered queries
+    in order of their deadlines (answered ones may stand between them)."""
 
     def __init__(self, record: Application, metrics: ApplicationMetrics) -> None:
         self.record = record
@@ -126,9 +162,17 @@ class ServedApplication:
         self.slo_s = record.latency_slo_micros / 1e6
         self.default_json = as_json(record.default_output.encode())
         self.policy = selection_policy(record.policy)
-        self.models: dict[str, ServedModel] = {}
+        self.options = record.policy_options
+        self.arms: dict[str, float] = {}
+        self.shadows: tuple[ServedModel, ...] = ()
+        self.always: Choice | None = None
         self.open: deque[Query] = deque()
         self.metrics = metrics
+
+    def set_arms(self, arms: dict[str, float], shadows: tuple[ServedModel, ...]) -> None:
+        self.arms = arms
+        self.shadows = tuple(model for model in shadows if model.key not in arms)
+        self.always = Choice(dict.fromkeys(list(arms)[:1], 1.0)) if isinstance(self.policy, Single) else None
 
 
 class Replica(NamedTuple):
@@ -143,7 +187,10 @@ class Replica(NamedTuple):
 class Predictions:
     """See the module."""
 
-    def __init__(self, cache_bytes_max: int, now: float) -> None:
+    def __init__(self, cache_bytes_max: int, now: float, chance: Chance) -> None:
+        self._chance = chance
+        self._learned: dict[tuple[str, str], SelectionState] = {}
+        self.observations: list[Observation] = []
         self.applications: dict[str, ServedApplication] = {}
         self.models: dict[str, ServedModel] = {}
         self.replicas: dict[int, Replica] = {}
@@ -177,8 +224,16 @@ class Predictions:
             kept[app.name] = served if served and served.record == app else ServedApplication(app, metrics)
         self.applications = kept
         for served in kept.values():
-            served.models = self._linked(served.record)
+            self._set_arms(served)
         self._set_objectives()
+
+    def follow(self, states: Iterable[SelectionState]) -> None:
+        """Take what contexts have learned."""
+        self._learned.update({(state.application, state.context): state for state in states})
+
+    def forget(self) -> None:
+        """Forget what contexts have learned: they will be told anew."""
+        self._learned.clear()
 
     def _model(self, name: str, version: str, now: float) -> ServedModel:
         key = f"{name}:{version}"
@@ -192,10 +247,14 @@ class Predictions:
             self.models.pop(model.key, None)
             self._busy_models.pop(model, None)
 
-    def _linked(self, app: Application) -> dict[str, ServedModel]:
-        current = self._registry.current
-        keys = [(name, f"{name}:{current[name]}") for name in app.linked_models if name in current]
-        return {name: self.models[key] for name, key in keys if key in self.models}
+    def _set_arms(self, served: ServedApplication) -> None:
+        registered, current, links = self._registry.models, self._registry.current, served.record.linked_models
+        arms = arms_of(served.policy, served.options, links, current)
+        shadows = [arm_key(text, links, current) for text in served.options.shadow]
+        served.set_arms(
+            {key: weight for key, weight in arms.items() if key in registered},
+            tuple(self.models[key] for key in shadows if key in registered),
+        )
 
     def _set_objectives(self) -> None:
         """A batch's share of the objective follows the strictest application that uses the model."""
@@ -208,43 +267,71 @@ class Predictions:
 
     # Queries
 
-    def predict(self, served: ServedApplication, data: bytes, version: str, reply: Reply, now: float) -> None:
+    def predict(
+        self, served: ServedApplication, data: bytes, version: str, reply: Reply, now: float, user: str = ""
+    ) -> None:
         """A query has arrived. Raises LepaError(invalid) for a version that does not exist, before anything is open."""
-        models = served.models if not version else self._version(served, version)
+        choice = self._version(served, version) if version else served.always or self._choose(served, user)
         query = Query(self._next_query_id, served, now, reply)
         self._next_query_id += 1
         self._total.count += 1
         served.metrics.throughput.count += 1
-        if self._open_count >= OPEN_MAX:
-            query.failure = CROWDED
-            self._open_count += 1
-            self._answer(query, now)
+        if served.shadows:
+            query.watched = dict.fromkeys((model.key for model in served.shadows), None)
+        self._open(query, choice, data, now)
+        for model in served.shadows:
+            if self._open_count < OPEN_MAX:
+                self._ask(query, model, data, now)
+
+    def feedback(
+        self, served: ServedApplication, data: bytes, label: float | str, reply: Reply, now: float, user: str = ""
+    ) -> None:
+        """Somebody knows the right answer: judge the arms by it. The answer's output is 1 when that was possible."""
+        query = Query(self._next_query_id, served, now, reply)
+        self._next_query_id += 1
+        if not served.policy.learns:
+            reply(Answer(query.id, b"1", ""))
             return
+        query.label = label
+        query.user = user
+        self._open(query, self._choose(served, user), data, now)
+
+    def _choose(self, served: ServedApplication, user: str) -> Choice:
+        if not served.arms:
+            return _NOBODY
+        learned = self._learned.get((served.name, user)) or self._learned.get((served.name, ""))
+        arms = known_arms(learned, served.arms)
+        chance = partial(user_chance, served.name, user) if user and served.policy.steady else self._chance
+        return served.policy.choose(arms, served.options, chance)
+
+    def _open(self, query: Query, choice: Choice, data: bytes, now: float) -> None:
+        """Ask the chosen arms, and let the query wait for them."""
         self._open_count += 1
-        query.failure = NO_MODEL
-        chosen = served.policy.select(tuple(models))
-        query.asked = query.missing = len(chosen)
-        if not chosen:
+        query.choice = choice
+        query.missing = len(choice.weights)
+        query.failure = CROWDED if self._open_count > OPEN_MAX else NO_MODEL
+        if not query.missing or self._open_count > OPEN_MAX:
             self._answer(query, now)
             return
-        for name in chosen:
-            self._ask(query, models[name], data, now)
+        for key in choice.weights:
+            self._ask(query, self.models[key], data, now)
         if not query.answered:
             query.failure = LATE
+            served = query.application
             if not served.open:
                 self._busy_applications[served] = None
             served.open.append(query)
 
-    def _version(self, served: ServedApplication, version: str) -> dict[str, ServedModel]:
+    def _version(self, served: ServedApplication, version: str) -> Choice:
         links = served.record.linked_models
         if len(links) > 1:
             raise invalid(f"Too many models linked to application {served.name}")
         if not links:
-            return {}
+            return _NOBODY
         key = f"{links[0]}:{version}"
         if key not in self._registry.models:
             raise invalid(f"Requested version: {version} does not exist for model: {links[0]}")
-        return {links[0]: self.models[key]}
+        return Choice({key: 1.0})
 
     def _ask(self, query: Query, model: ServedModel, data: bytes, now: float) -> None:
         """Find the output in the cache, or wait for it with those that ask the same, or be the first to ask."""
@@ -253,10 +340,10 @@ class Predictions:
             model.metrics.cache_hits.total += 1
             if output is not None:
                 model.metrics.cache_hits.hits += 1
-                self._settle(query, model.name, output, "", now)
+                self._settle(query, model, output, "", now)
                 return
         if not model.batcher.replica_count:
-            self._settle(query, model.name, None, NO_MODEL, now)
+            self._settle(query, model, None, NO_MODEL, now)
             return
         if self.cache.bytes_max and (task := model.flights.get(data)) is not None and task.expires > now:
             task.waiting.append(query)
@@ -264,14 +351,17 @@ class Predictions:
             return
         task = Task(data, query.deadline, [query])
         if not model.batcher.submit(task):
-            self._settle(query, model.name, None, CROWDED, now)
+            self._settle(query, model, None, CROWDED, now)
             return
         model.flights[data] = task
         self._busy_models[model] = None
 
-    def _settle(self, query: Query, model_name: str, output: bytes | None, failure: str, now: float) -> None:
+    def _settle(self, query: Query, model: ServedModel, output: bytes | None, failure: str, now: float) -> None:
         """One of the query's models has answered, or will not. What comes after the deadline does not count: an answer
         is never late without saying so, also when the loop was too busy to notice the deadline."""
+        if query.watched is not None and model.key in query.watched:
+            self._watched(query, model, output)
+            return
         if query.answered:
             return
         if now > query.deadline:
@@ -279,7 +369,7 @@ class Predictions:
         elif output is None:
             query.failure = failure
         else:
-            query.outputs[model_name] = output
+            query.outputs[model.key] = output
         query.missing -= 1
         if not query.missing:
             self._answer(query, now)
@@ -289,18 +379,62 @@ class Predictions:
         query.answered = True
         self._open_count -= 1
         served = query.application
-        combined = served.policy.combine(query.outputs, query.asked) if query.outputs else None
-        defaults = served.metrics.defaults
-        defaults.total += 1
-        served.metrics.latency_us.add((now - query.arrived) * 1e6)
         waiting = served.open
         while waiting and waiting[0].answered:
             waiting.popleft()
-        if combined is None:
+        if query.label is not None:
+            self._judge(query, query.label)
+            return
+        defaults = served.metrics.defaults
+        defaults.total += 1
+        served.metrics.latency_us.add((now - query.arrived) * 1e6)
+        answer = self._combined(query)
+        if answer.explanation:
             defaults.hits += 1
-            query.reply(Answer(query.id, served.default_json, query.failure))
-        else:
-            query.reply(Answer(query.id, combined.output, ""))
+        query.output = answer.output
+        query.reply(answer)
+        if query.watched:
+            self._compare(query)
+
+    def _combined(self, query: Query) -> Answer:
+        """What the models' outputs come to."""
+        served, outputs, weights = query.application, query.outputs, query.choice.weights
+        if not outputs:
+            return Answer(query.id, served.default_json, query.failure)
+        if len(weights) == 1:
+            (output,) = outputs.values()
+            return Answer(query.id, output, "")
+        least = served.options.confidence_min
+        output, confidence = combine(outputs, weights, served.options.combine)
+        if confidence < least:
+            return Answer(query.id, served.default_json, DOUBTFUL.format(confidence, least), confidence)
+        return Answer(query.id, output, "", confidence)
+
+    def _judge(self, query: Query, label: float | str) -> None:
+        """What each arm loses by its answer; one that did not answer in time loses all."""
+        served, (weights, probability) = query.application, query.choice
+        judged = bool(query.outputs) and len(self.observations) < OBSERVATIONS_MAX
+        if judged:
+            losses = {key: loss_of(query.outputs.get(key), label, served.options) for key in weights}
+            context = query.user if served.options.contexts == "user" else ""
+            told = {key: Loss(loss, probability) for key, loss in losses.items()}
+            self.observations.append(Observation(served.name, context, told))
+        query.reply(Answer(query.id, b"1" if judged else b"0", ""))
+
+    def _watched(self, query: Query, model: ServedModel, output: bytes | None) -> None:
+        """A shadow has answered: keep it for the comparison, or compare when the query is answered already."""
+        assert query.watched is not None
+        query.watched[model.key] = output
+        if query.answered:
+            self._compare(query)
+
+    def _compare(self, query: Query) -> None:
+        """Count how often shadows say what the application answered."""
+        watched, query.watched = query.watched or {}, dict.fromkeys(query.watched or {})
+        for key, output in watched.items():
+            if output is not None and (model := self.models.get(key)) is not None:
+                model.metrics.agreement.total += 1
+                model.metrics.agreement.hits += output == query.output
 
     # Replicas
 
@@ -358,13 +492,13 @@ class Predictions:
             if self.cache.bytes_max:
                 self.cache.put((model.cache_epoch, task.data), output)
         for query in task.waiting:
-            self._settle(query, model.name, output, "", now)
+            self._settle(query, model, output, "", now)
 
     def _give_up(self, model: ServedModel, task: Task, failure: str, now: float) -> None:
         if model.flights.get(task.data) is task:
             del model.flights[task.data]
         for query in task.waiting:
-            self._settle(query, model.name, None, failure, now)
+            self._settle(query, model, None, failure, now)
 
     # Time
 

@@ -2,16 +2,18 @@
 
 A `Registry` is one immutable value with a revision. Every function here takes a registry and returns the next one, or
 raises LepaError with the sentence that Clipper's management frontend would have answered. The names of JSON keys are
-Clipper's. Deleting an application deletes its links (Clipper left them behind).
+Clipper's. Deleting an application deletes its links (Clipper left them behind). How many models an application may be
+linked with is its selection policy's to say.
 """
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from lepa.model.errors import LepaError, conflict, invalid, not_found
 from lepa.serving.inputs import input_type
+from lepa.serving.selection import PolicyOptions, check_options, selection_policy
 
 BATCH_SIZE_ADAPTIVE = -1
 """The `batch_size` that leaves the size of batches to the adaptive policy."""
@@ -21,7 +23,7 @@ LATENCY_SLO_MICROS_MAX = 2**31 - 1
 
 
 class Application(Struct, frozen=True):
-    """A REST endpoint with a latency objective and the output it falls back to. At most one linked model."""
+    """A REST endpoint with a latency objective and the output it falls back to. policy: how its models answer."""
 
     name: str
     input_type: str
@@ -29,6 +31,7 @@ class Application(Struct, frozen=True):
     latency_slo_micros: int
     linked_models: tuple[str, ...] = ()
     policy: str = "DefaultOutputSelectionPolicy"
+    policy_options: PolicyOptions = PolicyOptions()
 
 
 class ModelVersion(Struct, frozen=True):
@@ -80,8 +83,19 @@ def add_application(registry: Registry, application: Application) -> Registry:
     if not 0 < application.latency_slo_micros <= LATENCY_SLO_MICROS_MAX:
         raise invalid(f"latency_slo_micros must be in 1..{LATENCY_SLO_MICROS_MAX}")
     _check_room(registry.applications, "applications")
+    _check_policy(application)
     known = replace(application, input_type=input_type(application.input_type).name, linked_models=())
     return _with_application(registry, known)
+
+
+def set_policy(registry: Registry, name: str, policy: str, options: PolicyOptions) -> Registry:
+    """Let the models of an application answer in another way: move a share, name a canary, begin to learn."""
+    app = registry.applications.get(name)
+    if app is None:
+        raise not_found(f"Application '{name}' does not exist")
+    changed = replace(app, policy=policy, policy_options=options)
+    _check_policy(changed)
+    return _with_application(registry, changed)
 
 
 def delete_application(registry: Registry, name: str) -> Registry:
@@ -146,7 +160,7 @@ def set_model_version(registry: Registry, name: str, version: str) -> Registry:
 
 
 def add_links(registry: Registry, application: str, models: tuple[str, ...]) -> Registry:
-    """Let an application be answered by a model."""
+    """Let an application be answered by a model, or by several where its policy uses several."""
     app = registry.applications.get(application)
     if app is None:
         raise not_found(f"No app with name '{application}' exists.")
@@ -154,15 +168,20 @@ def add_links(registry: Registry, application: str, models: tuple[str, ...]) -> 
         _check_linkable(registry, app, name)
     if not models:
         raise invalid(f"Please provide the name of the model that you want to link to the application '{application}'")
-    if len(models) > 1:
+    links_max = selection_policy(app.policy).links_max
+    if links_max == 1 and len(models) > 1:
         raise invalid(
             f"Applications must be linked with at most one model. Attempted to add links to {len(models)} models."
         )
-    if models[0] in app.linked_models:
-        raise conflict(f"The model with name '{models[0]}' is already linked to '{application}'")
-    if app.linked_models:
+    for name in models:
+        if name in app.linked_models:
+            raise conflict(f"The model with name '{name}' is already linked to '{application}'")
+    links = (*app.linked_models, *dict.fromkeys(models))
+    if links_max == 1 and app.linked_models:
         raise conflict(f"A model with name {app.linked_models[0]} is already linked to '{application}'.")
-    return _with_application(registry, replace(app, linked_models=models))
+    if len(links) > links_max:
+        raise invalid(f"policy {app.policy} takes at most {links_max} models; '{application}' would have {len(links)}")
+    return _with_application(registry, replace(app, linked_models=links))
 
 
 def delete_links(registry: Registry, application: str, models: tuple[str, ...]) -> Registry:
@@ -178,13 +197,16 @@ def delete_links(registry: Registry, application: str, models: tuple[str, ...]) 
 
 
 def application_view(application: Application) -> dict[str, Any]:
-    """An application as Clipper's REST shows it."""
+    """An application as Clipper's REST shows it; one with a policy of its own shows that too."""
+    plain = application.policy == "DefaultOutputSelectionPolicy" and application.policy_options == PolicyOptions()
+    policy = {} if plain else {"policy": application.policy, "policy_options": to_builtins(application.policy_options)}
     return {
         "name": application.name,
         "input_type": application.input_type,
         "default_output": application.default_output,
         "latency_slo_micros": application.latency_slo_micros,
         "linked_models": list(application.linked_models),
+        **policy,
     }
 
 
@@ -204,6 +226,16 @@ def model_view(registry: Registry, model: ModelVersion) -> dict[str, Any]:
 def _with_application(registry: Registry, application: Application) -> Registry:
     applications = {**registry.applications, application.name: application}
     return replace(registry, revision=registry.revision + 1, applications=applications)
+
+
+def _check_policy(application: Application) -> None:
+    links_max = selection_policy(application.policy).links_max
+    check_options(application.policy_options)
+    if len(application.linked_models) > links_max:
+        raise conflict(
+            f"'{application.name}' is linked to {len(application.linked_models)} models; "
+            f"policy {application.policy} takes {links_max}"
+        )
 
 
 def _check_room(records: dict[str, Any], noun: str) -> None:

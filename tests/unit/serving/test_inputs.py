@@ -20,13 +20,13 @@ from lepa.serving.inputs import BATCH_ITEMS_MAX, INPUT_TYPES, input_type
     ],
 )
 def test_json_becomes_the_bytes_of_the_wire(kind: str, body: bytes, packed: bytes) -> None:
-    assert input_type(kind).decode_predict(body) == (packed, "")
+    assert input_type(kind).decode_predict(body) == (packed, "", "")
 
 
 def test_batches_and_versions_are_read() -> None:
     found = input_type("strings").decode_predict(b'{"input_batch":["a","b"],"version":"2","uid":1}')
-    assert found == ([b"a", b"b"], "2")
-    assert input_type("strings").decode_predict(b'{"input":"a","input_batch":["b"]}') == (b"a", "")
+    assert found == ([b"a", b"b"], "2", "1")
+    assert input_type("strings").decode_predict(b'{"input":"a","input_batch":["b"]}') == (b"a", "", "")
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_what_is_not_an_input_is_refused_with_a_sentence(kind: str, body: bytes,
 
 
 def test_updates_are_read() -> None:
-    assert input_type("i").decode_update(b'{"uid":3,"input":[1],"label":1}') == (3, struct.pack("<i", 1), 1.0)
+    assert input_type("i").decode_update(b'{"uid":3,"input":[1],"label":1}') == ("3", struct.pack("<i", 1), 1.0)
 
 
 def test_types_are_known_by_their_aliases_and_no_other() -> None:

@@ -7,6 +7,7 @@ from lepa.serving import query
 from lepa.serving.container_rpc import Failure
 from lepa.serving.query import CROWDED, LATE, NO_MODEL, REPLICA_LOST, Answer, Predictions, as_json
 from lepa.serving.records import Application, ModelVersion, Registry, add_application, add_links, add_model
+from lepa.serving.selection import ArmState, Loss, Observation, PolicyOptions, SelectionState
 
 SLO_S = 0.1
 
@@ -16,7 +17,7 @@ class Frontend:
 
     def __init__(self, cache_bytes: int = 10_000, replicas: int = 1) -> None:
         self.now = 0.0
-        self.predictions = Predictions(cache_bytes, self.now)
+        self.predictions = Predictions(cache_bytes, self.now, lambda: 0.5)
         registry = add_application(Registry(), Application("app", "bytes", '"none"', int(SLO_S * 1e6)))
         for version in ("1", "2"):
             registry = add_model(registry, ModelVersion("m", version, "bytes"))
@@ -206,3 +207,123 @@ def test_what_happens_is_counted() -> None:
     assert found["model:m:2:num_predictions"] == {"count": "1"}
     assert found["model:m:2:cache_hit_ratio"] == {"ratio": "0.5"}
     assert found["app:app:default_prediction_ratio"] == {"ratio": "0.0"}
+
+
+class Several(Frontend):
+    """An application with the models a, b and c, one replica each."""
+
+    def __init__(self, policy: str, options: PolicyOptions | None = None, links: tuple[str, ...] = ("a", "b", "c")):
+        self.now = 0.0
+        self.predictions = Predictions(0, self.now, lambda: 0.5)
+        app = Application("app", "bytes", '"none"', int(SLO_S * 1e6), (), policy, options or PolicyOptions())
+        registry = add_application(Registry(), app)
+        for name in ("a", "b", "c"):
+            registry = add_model(registry, ModelVersion(name, "1", "bytes"))
+        self.registry = add_links(registry, "app", links)
+        self.predictions.configure(self.registry, self.now)
+        self.replicas = []
+        for name in ("a", "b", "c"):
+            replica = self.predictions.replica_joined(name, "1", 0, self.now)
+            assert replica is not None
+            self.replicas.append(replica.id)
+        self.answers: list[Answer] = []
+
+    def judge(self, label: float, user: str = "") -> None:
+        served = self.predictions.applications["app"]
+        self.predictions.feedback(served, b"x", label, self.answers.append, self.now, user)
+
+
+def test_an_ensemble_asks_every_model_and_tells_its_confidence() -> None:
+    frontend = Several("majority")
+    frontend.ask()
+    assert [replica for replica, _ in frontend.turn()] == [0, 1, 2]
+    frontend.answer(b"1", replica=0)
+    frontend.answer(b"2", replica=1)
+    assert frontend.answers == []
+    frontend.answer(b"2", replica=2)
+    assert frontend.answers == [Answer(0, b"2", "", 2 / 3)]
+
+
+def test_at_the_deadline_an_ensemble_answers_with_what_has_arrived() -> None:
+    frontend = Several("majority")
+    frontend.ask()
+    frontend.turn()
+    frontend.answer(b"2", replica=1)
+    frontend.now = SLO_S
+    frontend.turn()
+    assert frontend.answers == [Answer(0, b"2", "", 1 / 3)]
+    frontend.answer(b"2", replica=2)
+    assert len(frontend.answers) == 1
+
+
+def test_an_ensemble_without_confidence_gives_the_default_and_says_so() -> None:
+    frontend = Several("majority", PolicyOptions(confidence_min=0.9))
+    frontend.ask()
+    frontend.turn()
+    for replica, output in enumerate((b"1", b"2", b"2")):
+        frontend.answer(output, replica=replica)
+    assert frontend.answers[0].output == b'"none"'
+    assert "confidence is 0.67, the least is 0.90" in frontend.answers[0].explanation
+
+
+def test_feedback_judges_the_arms_and_is_told() -> None:
+    frontend = Several("exp4", PolicyOptions(contexts="user"))
+    frontend.judge(2.0, user="7")
+    frontend.turn()
+    for replica, output in enumerate((b"1", b"2", b"3")):
+        frontend.answer(output, replica=replica)
+    losses = {"a:1": Loss(1.0), "b:1": Loss(0.0), "c:1": Loss(1.0)}
+    assert frontend.predictions.observations == [Observation("app", "7", losses)]
+    assert frontend.answers == [Answer(0, b"1", "")]
+    assert frontend.predictions.applications["app"].metrics.throughput.count == 0
+
+
+def test_feedback_that_no_model_answers_in_time_is_not_learned() -> None:
+    frontend = Several("exp3")
+    frontend.judge(2.0)
+    frontend.turn()
+    frontend.now = SLO_S
+    frontend.turn()
+    assert frontend.answers == [Answer(0, b"0", "")]
+    assert frontend.predictions.observations == []
+
+
+def test_feedback_to_a_policy_that_does_not_learn_is_received() -> None:
+    frontend = Several("majority")
+    frontend.judge(1.0)
+    assert frontend.turn() == []
+    assert frontend.answers == [Answer(0, b"1", "")]
+
+
+def test_queries_follow_what_was_learned_for_their_user_or_for_all() -> None:
+    frontend = Several("exp3")
+    everybody = {"a:1": ArmState(0.0001), "b:1": ArmState(0.0001), "c:1": ArmState(0.9998)}
+    one = {"a:1": ArmState(0.9998), "b:1": ArmState(0.0001), "c:1": ArmState(0.0001)}
+    frontend.predictions.follow([SelectionState("app", "", everybody), SelectionState("app", "7", one)])
+    served = frontend.predictions.applications["app"]
+    for user, replica in (("", 2), ("7", 0), ("8", 2)):
+        frontend.predictions.predict(served, b"x", "", frontend.answers.append, frontend.now, user)
+        assert frontend.turn() == [(replica, [b"x"])]
+        frontend.answer(b"1", replica=replica)
+    frontend.predictions.forget()
+    frontend.ask()
+    assert frontend.turn() == [(1, [b"x"])]
+
+
+def test_a_shadow_is_asked_and_compared_and_holds_nobody_up() -> None:
+    frontend = Several("canary", PolicyOptions(canary="a:1", shadow=("a", "b:1")), links=("a",))
+    assert frontend.predictions.applications["app"].shadows == ()
+    frontend = Several("majority", PolicyOptions(shadow=("c",)), links=("a", "b", "c"))
+    assert frontend.predictions.applications["app"].shadows == ()
+    frontend = Several("split", PolicyOptions(weights={"a": 1}, shadow=("b", "c")))
+    frontend.ask()
+    assert [replica for replica, _ in frontend.turn()] == [0, 1, 2]
+    frontend.answer(b"2", replica=1)
+    assert frontend.answers == []
+    frontend.answer(b"2", replica=0)
+    assert frontend.answers == [Answer(0, b"2", "")]
+    frontend.answer(b"3", replica=2)
+    found = {name: metric.report(0.0) for name, metric in frontend.predictions.metrics()}
+    assert found["model:b:1:shadow_agreement"] == {"ratio": "1.0"}
+    assert found["model:c:1:shadow_agreement"] == {"ratio": "0.0"}
+    assert frontend.predictions.open_count == 0

@@ -21,7 +21,7 @@ async def test_each_registry_is_followed_also_over_the_loss_of_the_management_fr
     async def management() -> Address:
         return address
 
-    follower = RegistryFollower(management, seen.put_nowait, SystemClock(), SeededRandom(1))
+    follower = RegistryFollower(management, seen.put_nowait, lambda update: None, SystemClock(), SeededRandom(1))
     async with asyncio.TaskGroup() as group:
         following = group.create_task(follower.run())
         async with ManagementFrontend("127.0.0.1", 0, store, None, SystemClock()) as first:
@@ -41,7 +41,7 @@ async def test_a_report_that_nobody_takes_is_logged(caplog: pytest.LogCaptureFix
     async def management() -> Address:
         return Address("127.0.0.1", 1)
 
-    follower = RegistryFollower(management, lambda registry: None, SystemClock(), SeededRandom(1))
+    follower = RegistryFollower(management, lambda registry: None, lambda update: None, SystemClock(), SeededRandom(1))
     with caplog.at_level(logging.WARNING):
         await follower.report("f", [Container("m:1", "m", "1", 0, "doubles")])
     assert "containers were not reported" in caplog.text

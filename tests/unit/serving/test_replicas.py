@@ -58,7 +58,7 @@ class Server:
         registry = add_application(Registry(), Application("app", "bytes", "none", 2_000_000))
         registry = add_links(add_model(registry, ModelVersion("m", "1", "bytes")), "app", ("m",))
         self.clock = SystemClock()
-        self.predictions = Predictions(10_000, self.clock.now())
+        self.predictions = Predictions(10_000, self.clock.now(), lambda: 0.5)
         self.predictions.configure(registry, self.clock.now())
         self.replicas = ReplicaServer(self.predictions, "127.0.0.1", 0, self.clock, self.flush)
         self.answers: list[Answer] = []
