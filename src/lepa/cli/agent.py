@@ -79,8 +79,8 @@ def agent(dev: bool, config: tuple[str, ...], **given: Any) -> int:
     It runs until it gets SIGINT or SIGTERM. SIGHUP makes it read what can change while it runs.
     """
     from lepa.agent import config_file
-    from lepa.agent.run import run
     from lepa.agent.config import build
+    from lepa.agent.run import run
 
     with_files = config_file.merge(DEVELOPMENT if dev else {}, config_file.load(map(Path, config)))
     raw = config_file.merge(with_files, overrides(given))

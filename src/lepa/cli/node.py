@@ -212,7 +212,7 @@ def _show_use(session: Session, figures: Json, stats: bool) -> None:
         return
     memory = figures.get("Memory") or {}
     disk = figures.get("AllocDirStats") or {}
-    # Named apart from what the wire type of memory is called here and in Nomad: both are understood.
+    # Nomad's clients name the host's memory Used and Total; this one counts it as it counts a task's.
     used, total = memory.get("Used", memory.get("Usage", 0)), memory.get("Total", memory.get("MaxUsage", 0))
     ticks = f"{figures.get('CPUTicksConsumed', figures.get('CpuTicksConsumed', 0)):.0f} MHz"
     session.out.title("Host Resource Utilization")

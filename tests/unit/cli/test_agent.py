@@ -22,7 +22,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> Started:
         seen.append((config, warnings, dev))
         return 7
 
-    monkeypatch.setattr("lepa.agent.agent.run", run)
+    monkeypatch.setattr("lepa.agent.run.run", run)
     return seen
 
 

@@ -27,7 +27,17 @@ class Answers(BaseHTTPRequestHandler):
         if path == "/pages":
             last = "next_token=2" in self.path
             return self.reply(200, b"[3]" if last else b"[1,2]", {} if last else {"X-Nomad-NextToken": "2"})
+        if path in ("/stream", "/torn"):
+            return self.stream(torn=path == "/torn")
         return self.reply(200, json.dumps({"echo": body.decode()}).encode(), {"X-Nomad-Index": "7"})
+
+    def stream(self, *, torn: bool) -> None:
+        self.send_response(200)
+        self.send_header("Transfer-Encoding", "chunked")
+        self.end_headers()
+        self.wfile.write(b"4\r\na\nb\n\r\n")
+        self.wfile.write(b"ff\r\nc" if torn else b"2\r\nc\n\r\n0\r\n\r\n")
+        self.close_connection = torn
 
     do_GET = do_PUT = do_POST = do_DELETE = answer
 
@@ -91,3 +101,20 @@ def test_nobody_there_is_a_sentence_that_says_what_to_do() -> None:
     with pytest.raises(LepaError, match=r"no agent answers at .*`lepa agent -dev`") as caught:
         Connection(target({}, address="127.0.0.1:1")).get("/v1/jobs")
     assert caught.value.code == "no_leader"
+
+
+def test_a_stream_comes_in_lines_or_pieces(connection: Connection) -> None:
+    assert list(connection.lines("/stream")) == [b"a\n", b"b\n", b"c\n"]
+    assert b"".join(connection.chunks("/stream")) == b"a\nb\nc\n"
+    assert connection.get("/after").index == 7
+
+
+def test_a_stream_that_breaks_off_is_an_error(connection: Connection) -> None:
+    with pytest.raises(LepaError, match="was lost while it answered"):
+        list(connection.chunks("/torn"))
+
+
+def test_any_request_may_be_made_and_its_headers_read(connection: Connection) -> None:
+    response = connection.send("PUT", "/x", {"a": 1}, b"{}", {"X-Nomad-Token": "other"})
+    assert response.headers["X-Nomad-Index"] == "7"
+    assert Answers.seen[-1][2:] == ("other", b"{}")
