@@ -75,8 +75,9 @@ def _give(name: str, within: int, owner: Owner) -> None:
 def open_file(root: Path, path: str) -> BinaryIO:
     """Open a plain file for reading: opening a pipe or a device could block or act."""
     wanted = inside(root, path)
+    name = "." if wanted == root.resolve() else wanted.name
     with explained(path), directory(root, _parent(root, wanted)) as parent:
-        handle = os.open(wanted.name or ".", _FILE, dir_fd=parent)
+        handle = os.open(name, _FILE, dir_fd=parent)
     mode = os.fstat(handle).st_mode
     if stat.S_ISREG(mode):
         return os.fdopen(handle, "rb")

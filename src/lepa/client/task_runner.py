@@ -382,11 +382,11 @@ class TaskRunner:
     async def _wait_before_restart(self, verdict: Verdict) -> bool:
         """Wait the restart's delay; False when a kill came meanwhile."""
         clock = self._around.clock
+        until = clock.now() + verdict.delay_s
         told = task_events.restarting(verdict.reason, verdict.delay_s, clock.now_ns())
         self.state = task_events.waiting(task_events.with_event(self.state, told), clock.now_ns())
         self._changed()
         await self._remember_end()
-        until = clock.now() + verdict.delay_s
         while not self._wishes.ends and clock.now() < until:
             self._wishes.changed.clear()
             await happens(self._wishes.changed, clock, until - clock.now())
@@ -423,7 +423,8 @@ class TaskRunner:
         if not self._record.task_id:
             return
         try:
-            await asyncio.wait_for(self._around.driver.destroy(self._record.task_id), DESTROY_S)
+            async with asyncio.timeout(DESTROY_S):
+                await self._around.driver.destroy(self._record.task_id)
         except (LepaError, TimeoutError) as error:
             if not isinstance(error, LepaError) or error.code != "not_found":
                 log.warning("remains of a task were not removed task_id=%s error=%s", self._record.task_id, error)

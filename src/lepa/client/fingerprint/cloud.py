@@ -42,8 +42,8 @@ def aws(base_url: str) -> Facts:
 
 
 def _ask(url: str, *, method: str = "GET", headers: dict[str, str] | None = None) -> str:
-    request = urllib.request.Request(url, method=method, headers=headers or {})
     try:
+        request = urllib.request.Request(url, method=method, headers=headers or {})
         with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
             return str(answer.read(ANSWER_MAX).decode("utf-8", "replace")).strip()
     except (urllib.error.URLError, OSError, ValueError):

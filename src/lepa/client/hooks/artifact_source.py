@@ -81,7 +81,7 @@ def _kind_and_url(text: str) -> tuple[str, str]:
     if forced is not None and forced[1] not in {"git", "http", "https"}:
         raise LepaError("unsupported", f'sources of type "{forced[1]}" cannot be fetched; use http, https or git')
     if forced is not None and forced[1] == "git":
-        url = forced[2] if "://" in forced[2] or forced[2].startswith("git@") else f"file://{forced[2]}"
+        url = f"file://{forced[2]}" if forced[2].startswith("/") else forced[2]
         if not url.startswith("git@") and urlsplit(url).scheme not in GIT_SCHEMES:
             raise LepaError("unsupported", f'git cannot fetch from "{url}"')
         return "git", url

@@ -134,12 +134,12 @@ def modulo(right: int, left: int) -> int:
     return left - right * int(divide(right, left))
 
 
-def loop(*bounds: int) -> range:
+def loop(*bounds: int) -> list[int]:
     """`loop 3` is 0, 1, 2; `loop 5 8` is 5, 6, 7."""
     start, stop = (0, bounds[0]) if len(bounds) == 1 else (bounds[0], bounds[1])
     if stop - start > LIST_MAX:
         raise FunctionError(f"a loop of more than {LIST_MAX} steps")
-    return range(start, stop)
+    return list(range(start, stop))
 
 
 def regex_match(pattern: str, text: str) -> bool:
@@ -175,7 +175,7 @@ def indent(width: int, text: str) -> str:
 
 
 def _of(items: Any) -> Sequence[Any]:
-    return items if isinstance(items, list | tuple | range) else str(items).split()
+    return items if isinstance(items, list | tuple) else str(items).split()
 
 
 def _any(wanted: Any, items: Any) -> bool:

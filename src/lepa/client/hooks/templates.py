@@ -110,10 +110,15 @@ class TemplateHook(QuietHook):
 
     # Rendering
 
-    async def _render_all(self, setup: Setup) -> list[Template]:
-        """Render every template; returns those whose file differed from it and was written anew."""
+    async def _render_all(self, setup: Setup, *, again: bool = False) -> list[Template]:
+        """Render every template; returns those whose file differed from it and was written anew.
+
+        again: while the task runs, when templates that say `once` stay as they are.
+        """
         written = []
         for template in setup.place.task.templates:
+            if again and template.once:
+                continue
             text = await self._render(template, setup)
             if await asyncio.to_thread(self._write, template, text, setup):
                 written.append(template)
@@ -244,7 +249,7 @@ class TemplateHook(QuietHook):
             assert self._setup is not None
             setup = self._setup
             try:
-                written = await self._render_all(setup)
+                written = await self._render_all(setup, again=True)
             except LepaError as error:
                 setup.task.note("Template", error.message)
                 await self._clock.sleep(RETRY_LAST_S)

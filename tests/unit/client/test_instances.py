@@ -1,0 +1,76 @@
+"""Instances of services: address, port, tags, checks."""
+
+from msgspec.structs import replace
+from tests.builders import make_alloc, make_group, make_job, make_node, make_task, uuid_of
+
+from lepa.client import instances
+from lepa.client.instances import Source
+from lepa.drivers.protocol import TaskNetwork
+from lepa.model.allocation import AllocDeploymentStatus, AllocNetworkStatus
+from lepa.model.resources import AllocatedPortMapping, AllocatedResources, AllocatedSharedResources
+from lepa.model.service import Service, ServiceCheck, ServiceWeights
+
+PORT = AllocatedPortMapping(label="http", value=25000, to=80, host_ip="10.0.0.1")
+
+
+def source(*services: Service, **changes: object) -> Source:
+    task = make_task(services=services)
+    job = make_job(groups=(make_group(tasks=(task,), services=services),))
+    resources = AllocatedResources(shared=AllocatedSharedResources(ports=(PORT,)))
+    alloc = make_alloc(uuid_of(1), job=job, allocated_resources=resources)
+    node = make_node(attributes={"unique.network.ip-address": "10.0.0.9"})
+    return Source(node, job, job.task_groups[0], alloc, {"NOMAD_META_v": "2"})._replace(**changes)  # type: ignore[arg-type]
+
+
+def test_a_service_has_the_hosts_address_and_port() -> None:
+    service = Service(
+        name="web-${NOMAD_META_v}", port_label="http", tags=("v${NOMAD_META_v}",), weights=ServiceWeights(passing=5)
+    )
+    found = source(service)
+    (instance,) = instances.of_task(found, found.group.tasks[0])
+    one = instance.registration
+    assert (one.service_name, one.address, one.port, one.tags, one.weight) == ("web-2", "10.0.0.1", 25000, ("v2",), 5)
+    assert one.id == f"_nomad-task-{uuid_of(1)}-web-web-2-http"
+    (of_group,) = instances.of_group(found)
+    assert "group-web" in of_group.registration.id
+
+
+def test_a_service_without_a_port_has_port_0() -> None:
+    (instance,) = instances.of_group(source(Service(name="web")))
+    assert (instance.registration.address, instance.registration.port) == ("10.0.0.9", 0)
+
+
+def test_address_modes() -> None:
+    found = source()
+    assert instances.resolve(found, "http", "auto") == ("10.0.0.1", 25000)
+    assert instances.resolve(found, "8080", "host") == ("10.0.0.9", 8080)
+    own = found._replace(alloc=replace(found.alloc, network_status=AllocNetworkStatus(address="172.1.1.1")))
+    assert instances.resolve(own, "http", "alloc") == ("172.1.1.1", 80)
+    assert instances.resolve(own, "99", "alloc") == ("172.1.1.1", 99)
+    driven = found._replace(network=TaskNetwork(ip="172.2.2.2", port_map={"db": 5432}))
+    assert instances.resolve(driven, "http", "driver") == ("172.2.2.2", 80)
+    assert instances.resolve(driven, "db", "driver") == ("172.2.2.2", 5432)
+
+
+def test_canaries_have_tags_of_their_own() -> None:
+    service = Service(name="web", tags=("live",), canary_tags=("canary",))
+    found = source(service)
+    canary = found._replace(alloc=replace(found.alloc, deployment_status=AllocDeploymentStatus(canary=True)))
+    assert instances.of_group(found)[0].registration.tags == ("live",)
+    assert instances.of_group(canary)[0].registration.tags == ("canary",)
+
+
+def test_checks_are_interpolated_and_the_service_starts_with_their_worst_status() -> None:
+    checks = (
+        ServiceCheck(
+            type="http", path="/${NOMAD_META_v}", header={"X": ("${NOMAD_META_v}",)}, initial_status="passing"
+        ),
+        ServiceCheck(type="tcp", port_label="8081"),
+    )
+    (instance,) = instances.of_group(source(Service(name="web", port_label="http", checks=checks)))
+    first, second = instance.checks
+    assert (first.spec.path, first.spec.header, first.port) == ("/2", {"X": ("2",)}, 25000)
+    assert (second.address, second.port) == ("10.0.0.9", 8081)
+    assert instance.registration.status == "critical"
+    assert instances.worst(["passing", "warning"]) == "warning"
+    assert instances.worst([]) == "passing"
