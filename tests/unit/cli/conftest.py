@@ -1,6 +1,5 @@
 """Fixtures for tests of commands: a fake agent, a clock that stands still, and layouts kept in files."""
 
-import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -21,8 +20,7 @@ NOW_NS = 1_780_000_000 * 1_000_000_000
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    with contextlib.suppress(ValueError):
-        parser.addoption("--rewrite", action="store_true", help="write the expected layouts anew")
+    parser.addoption("--rewrite-layouts", action="store_true", help="write the expected layouts anew")
 
 
 @pytest.fixture
@@ -71,8 +69,8 @@ def lepa(capfd: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
-    """Hold a text against a file of tests/unit/cli/golden; `--rewrite` writes the files."""
-    rewrite = request.config.getoption("--rewrite", default=False)
+    """Hold a text against a file of tests/unit/cli/golden; `--rewrite-layouts` writes the files."""
+    rewrite = request.config.getoption("--rewrite-layouts", default=False)
 
     def check(name: str, text: str) -> None:
         path = GOLDEN / f"{name}.txt"
