@@ -17,7 +17,7 @@ _ESCAPES = {"n": "\n", "r": "\r", "t": "\t"}
 def parse_env_file(text: str, name: str) -> dict[str, str]:
     """Variables by name. name: the file's, for errors. Raises LepaError(invalid) with the line's number."""
     found: dict[str, str] = {}
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         if not line.strip() or line.lstrip().startswith("#"):
             continue
         match = _LINE.fullmatch(line)
