@@ -212,8 +212,7 @@ def _show_use(session: Session, figures: Json, stats: bool) -> None:
         return
     memory = figures.get("Memory") or {}
     disk = figures.get("AllocDirStats") or {}
-    # Nomad's clients name the host's memory Used and Total; this one counts it as it counts a task's.
-    used, total = memory.get("Used", memory.get("Usage", 0)), memory.get("Total", memory.get("MaxUsage", 0))
+    used, total = memory.get("Used", 0), memory.get("Total", 0)
     ticks = f"{figures.get('CPUTicksConsumed', figures.get('CpuTicksConsumed', 0)):.0f} MHz"
     session.out.title("Host Resource Utilization")
     row = (ticks, f"{size(used)}/{size(total)}", f"{size(disk.get('Used', 0))}/{size(disk.get('Size', 0))}")

@@ -11,6 +11,7 @@ from lepa.model.stats import (
     AllocResourceUsage,
     DiskStats,
     HostCPUStats,
+    HostMemoryStats,
     HostStats,
     MemoryStats,
     ResourceUsage,
@@ -60,7 +61,7 @@ def host_stats(alloc_root: Path, now_ns: int) -> HostStats:
         for number, cpu in enumerate(cpus)
     )
     return HostStats(
-        memory=MemoryStats(rss=memory.used, cache=memory.cached, usage=memory.used, max_usage=memory.total),
+        memory=HostMemoryStats(total=memory.total, available=memory.available, used=memory.used, free=memory.free),
         cpu=shown,
         disk_stats=tuple(
             disk for part in psutil.disk_partitions() if (disk := _disk(part.mountpoint, part.device)) is not None

@@ -81,10 +81,19 @@ class DiskStats(Wire, frozen=True):
     inodes_used_percent: float = 0.0
 
 
+class HostMemoryStats(Wire, frozen=True):
+    """Memory of the host in bytes."""
+
+    total: int = 0
+    available: int = 0
+    used: int = 0
+    free: int = 0
+
+
 class HostStats(Wire, frozen=True):
     """Use of the host."""
 
-    memory: MemoryStats | None = None
+    memory: HostMemoryStats | None = None
     cpu: tuple[HostCPUStats, ...] = ()
     disk_stats: tuple[DiskStats, ...] = ()
     alloc_dir_stats: DiskStats | None = None
