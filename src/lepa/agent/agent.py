@@ -125,7 +125,9 @@ class Agent:
         store = await SqliteStore.open(path / "state.db", self._clock)
         self._stack.push_async_callback(store.close)
         address = advertised_rpc(config)
-        server = Server(store, server_settings(config, address), self._clock, self._random, self._metrics)
+        server = Server(
+            store, server_settings(config, address, COMPATIBLE_VERSION), self._clock, self._random, self._metrics
+        )
         self.view.server = await self._stack.enter_async_context(server)
         await self._internal_port(server)
         return server.caller

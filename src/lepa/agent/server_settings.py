@@ -4,8 +4,8 @@ from lepa.agent.config import Config, seconds
 from lepa.server.settings import GarbageSettings, HeartbeatSettings, ServerSettings
 
 
-def server_settings(config: Config, rpc_address: str) -> ServerSettings:
-    """Settings of this agent's server. rpc_address: where others reach its internal port."""
+def server_settings(config: Config, rpc_address: str, version: str) -> ServerSettings:
+    """Settings of this agent's server. rpc_address: where others reach its internal port. version: what it says it is."""
     server = config.server
 
     def time(name: str) -> float:
@@ -15,6 +15,7 @@ def server_settings(config: Config, rpc_address: str) -> ServerSettings:
         name=f"{config.name}.{config.region}",
         region=config.region,
         datacenter=config.datacenter,
+        build=version,
         rpc_address=rpc_address,
         workers=max(1, server.num_schedulers),
         scheduler_types=tuple(server.enabled_schedulers),

@@ -39,6 +39,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     name: str = "server.global"
     region: str = "global"
     datacenter: str = "dc1"
+    build: str = ""
+    """The version that members see."""
     rpc_address: str = "127.0.0.1:4647"
     """Host and port of the internal port, as others reach it."""
     workers: int = 2

@@ -49,7 +49,8 @@ def test_the_older_option_turns_raw_exec_on_too() -> None:
 
 
 def test_a_server_gets_its_part() -> None:
-    found = server_settings(config.build(RAW).config, "10.0.0.1:4647")
+    found = server_settings(config.build(RAW).config, "10.0.0.1:4647", "1.9.5")
+    assert found.build == "1.9.5"
     assert (found.name, found.rpc_address, found.versions_kept) == ("n1.eu", "10.0.0.1:4647", 9)
     assert found.garbage.evaluation_s == 7200.0
 

@@ -102,6 +102,7 @@ class OperatorEndpoints:
             "expect": "1",
             "bootstrap": "1",
             "vsn": "1",
+            "build": settings.build,
             "raft_vsn": "3",
         }
         me = r.Member(name=settings.name, addr=host, port=4648, tags=tags)
