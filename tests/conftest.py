@@ -1,0 +1,32 @@
+"""For every test session: nothing may be left behind."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_is_left_behind(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """After the last test no mount and no process has to do with this session's temporary directory."""
+    yield
+    mine = str(tmp_path_factory.getbasetemp())
+    left = [f"mount {place}" for place in mounts() if place.startswith(mine)]
+    left += [f"process {pid}: {command}" for pid, command in processes() if mine in command]
+    assert left == []
+
+
+def mounts() -> list[str]:
+    """Where something is mounted."""
+    return [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+
+
+def processes() -> Iterator[tuple[str, str]]:
+    """Pids and command lines of everything that runs; ended ones that nobody has waited for are left out."""
+    for directory in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue
+        if command:
+            yield directory.name, command
