@@ -117,7 +117,6 @@ class Api:
             access_log=None,
             handler_cancellation=True,
             shutdown_timeout=SHUTDOWN_S,
-            logger=_protocol_log(),
         )
         await runner.setup()
         self._runner = runner
@@ -139,25 +138,6 @@ class Api:
     def ports(self) -> list[int]:
         """Ports that are listened on; useful when 0 was asked for."""
         return [address[1] for address in self._runner.addresses] if self._runner else []
-
-
-def _protocol_log() -> logging.Logger:
-    """Where aiohttp reports requests that it cannot read: a line each, because the mistake is the caller's."""
-    quiet = logging.getLogger(f"{__name__}.protocol")
-    quiet.filters = [_in_one_line]
-    return quiet
-
-
-def _in_one_line(record: logging.LogRecord) -> bool:
-    error = record.exc_info[1] if record.exc_info else None
-    if error is not None:
-        record.levelno, record.levelname = logging.INFO, "INFO"
-        record.msg, record.args, record.exc_info = (
-            f"{record.getMessage()} error={' '.join(str(error).split())}",
-            (),
-            None,
-        )
-    return True
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> LepaError:

@@ -22,6 +22,7 @@ LEVELS = {
     "WARNING": logging.WARNING,
     "ERROR": logging.ERROR,
 }
+ERROR_TEXT_MAX = 200
 INTERVAL_S = 10.0
 SERIES_MAX = 10_000
 
@@ -36,7 +37,19 @@ def set_up_logging(level: str = "info", *, as_json: bool = False, stream: Any = 
     root.handlers = [handler]
     root.setLevel(log_level(level))
     root.propagate = False
+    requests = logging.getLogger("aiohttp.server")
+    requests.handlers, requests.filters, requests.propagate = [handler], [_callers_fault_in_one_line], False
     return handler
+
+
+def _callers_fault_in_one_line(record: logging.LogRecord) -> bool:
+    """aiohttp reports a request that it cannot read, or whose caller left, with a traceback; a line says as much."""
+    error = record.exc_info[1] if record.exc_info else None
+    if isinstance(error, ConnectionError) or type(error).__module__ == "aiohttp.http_exceptions":
+        text = " ".join(str(error).split())[:ERROR_TEXT_MAX]
+        record.levelno, record.levelname, record.exc_info = logging.INFO, "INFO", None
+        record.msg, record.args = f"{record.getMessage()} error={text}", ()
+    return True
 
 
 def log_level(name: str) -> int:

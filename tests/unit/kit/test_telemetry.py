@@ -5,6 +5,7 @@ import json
 import logging
 
 import pytest
+from aiohttp.http_exceptions import BadStatusLine
 
 from lepa.kit import telemetry
 from lepa.kit.telemetry import INTERVAL_S, Metrics, set_up_logging
@@ -12,11 +13,31 @@ from lepa.kit.telemetry import INTERVAL_S, Metrics, set_up_logging
 
 @pytest.fixture
 def stream() -> io.StringIO:
-    logger = logging.getLogger("lepa")
-    before = logger.handlers, logger.level, logger.propagate
+    loggers = [logging.getLogger(name) for name in ("lepa", "aiohttp.server")]
+    before = [(logger.handlers, logger.filters, logger.propagate, logger.level) for logger in loggers]
     yield io.StringIO()
-    logger.handlers, logger.propagate = before[0], before[2]
-    logger.setLevel(before[1])
+    for logger, state in zip(loggers, before, strict=True):
+        logger.handlers, logger.filters, logger.propagate, logger.level = state
+
+
+def _report(error: Exception, stream: io.StringIO) -> str:
+    set_up_logging(stream=stream)
+    try:
+        raise error
+    except Exception:
+        logging.getLogger("aiohttp.server").exception("Error handling request from %s", "::1")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("error", [BadStatusLine("GET / HTTP/9.9"), ConnectionResetError("gone")])
+def test_a_request_that_cannot_be_read_is_a_line_without_a_traceback(error: Exception, stream: io.StringIO) -> None:
+    found = _report(error, stream)
+    assert "[INFO] aiohttp.server: Error handling request from ::1 error=" in found
+    assert found.count("\n") == 1
+
+
+def test_a_mistake_of_our_own_keeps_its_traceback(stream: io.StringIO) -> None:
+    assert "ZeroDivisionError" in _report(ZeroDivisionError(), stream)
 
 
 def test_a_log_line_has_time_level_and_part(stream: io.StringIO) -> None:
