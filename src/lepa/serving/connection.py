@@ -300,6 +300,11 @@ class ClipperConnection:
         self._check_connected()
         return call(self.cm.get_metric_addr(), "GET", "/metrics")
 
+    def top(self) -> Any:
+        """What applications and models of one query frontend do now: the rows of `lepa model top`."""
+        self._check_connected()
+        return call(self.cm.get_metric_addr(), "GET", "/top")
+
     def get_clipper_logs(self, logging_dir: Path | str = "clipper_logs/") -> list[Path]:
         """Write the logs of every part into a directory; returns the files."""
         self._check_connected()

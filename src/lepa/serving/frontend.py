@@ -1,6 +1,6 @@
 """The query frontend: predictions over HTTP (port 1337) and the RPC port of the model containers (7000).
 
-    POST /{app}/predict   POST /{app}/update   GET /metrics   GET /health
+    POST /{app}/predict   POST /{app}/update   GET /metrics   GET /metrics?format=prometheus   GET /top   GET /health
 
 A prediction is a fraction of what a web framework spends on a request, so there is none here: an `asyncio.Protocol` on
 httptools, one dict of routes, answers written as bytes. Everything that decides is in `query.Predictions`; this module
@@ -30,6 +30,7 @@ from msgspec import Struct
 from lepa.kit.sources import Clock, Random, SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError
+from lepa.serving import compat, reports
 from lepa.serving.addresses import Address, parse_address
 from lepa.serving.addressing import Locator, dns_provider
 from lepa.serving.fine_timer import FineTimer
@@ -61,7 +62,10 @@ TELL_EVERY_S = 0.05
 """Feedback is gathered for this long before it is told."""
 
 _OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-_HEAD = b"HTTP/1.1 %b\r\nContent-Type: application/json\r\nContent-Length: %d\r\n%b\r\n%b"
+_HEAD = b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n%b"
+_JSON = b"application/json"
+_TEXT = b"text/plain; version=0.0.4"
+_PROMETHEUS = b"/metrics?format=prometheus"
 _STATUS = {
     200: b"200 OK",
     400: b"400 Bad Request",
@@ -78,12 +82,14 @@ ManagementFinder = Callable[[], Awaitable[Address]]
 
 class FrontendSettings(Struct, frozen=True):
     """host, port: where predictions are asked. rpc_port: where model containers connect. 0 is any free port.
-    cache_bytes: room for predictions already made; 0 caches nothing and joins no equal queries."""
+    cache_bytes: room for predictions already made; 0 caches nothing and joins no equal queries. compat: speak of errors
+    as Clipper did."""
 
     host: str = "127.0.0.1"
     port: int = 1337
     rpc_port: int = 7000
     cache_bytes: int = 32 << 20
+    compat: bool = False
 
 
 class QueryFrontend:
@@ -109,6 +115,8 @@ class QueryFrontend:
         self._deadline_timer: asyncio.TimerHandle | None = None
         self.routes: dict[bytes, tuple[ServedApplication, bool]] = {}
         self.connections: set[HttpConnection] = set()
+        self.compat = settings.compat
+        self.views = self._views()
         self.port = settings.port
 
     async def __aenter__(self) -> Self:
@@ -268,9 +276,15 @@ class QueryFrontend:
         self.predictions.feedback(served, data, label, connection.acknowledge, self._clock.now(), user)
         self.wake()
 
-    def metrics(self) -> bytes:
-        """The body of GET /metrics."""
-        return msgspec.json.encode(report(self.predictions.metrics(), self._clock.now()))
+    def _views(self) -> dict[bytes, Callable[[], bytes]]:
+        """What GET answers with 200, by path and query."""
+        predictions = self.predictions
+        return {
+            b"/metrics": lambda: msgspec.json.encode(report(predictions.metrics(), self._clock.now())),
+            _PROMETHEUS: lambda: reports.prometheus(predictions).encode(),
+            b"/top": lambda: msgspec.json.encode(reports.top(predictions)),
+            b"/health": lambda: b'{"healthy":true}',
+        }
 
 
 class _Together:
@@ -393,7 +407,7 @@ class HttpConnection(asyncio.Protocol):
         route = frontend.routes.get(url) or frontend.routes.get(unquote_to_bytes(url.partition(b"?")[0]))
         try:
             if route is None:
-                self._handle_other(method, url.partition(b"?")[0])
+                self._handle_other(method, url)
             elif method != b"POST":
                 self.fail(405, "Method not allowed", "predict and update take POST")
             elif route[1]:
@@ -401,27 +415,35 @@ class HttpConnection(asyncio.Protocol):
             else:
                 frontend.feedback(self, route[0], body)
         except LepaError as error:
-            name = "Json error" if error.message.startswith("Error parsing") else "Query processing error"
-            self.fail(400, name, error.message)
+            self._handle_mistake(error.message, is_predict=bool(route and route[1]))
         except Exception as error:
             log.error("request failed url=%s", url, exc_info=error)
             self.fail(500, "Internal error", "An unexpected error occurred!")
 
-    def _handle_other(self, method: bytes, path: bytes) -> None:
-        if path not in (b"/metrics", b"/health"):
+    def _handle_mistake(self, cause: str, is_predict: bool) -> None:
+        name = "Json error" if cause.startswith(compat.PARSING) else "Query processing error"
+        if not self._frontend.compat:
+            self.fail(400, name, cause)
+        elif is_predict:
+            self.fail(400, name, compat.cause(cause, compat.PREDICT_SCHEMA))
+        else:
+            self.reply(400, compat.cause(cause, compat.UPDATE_SCHEMA).encode())
+
+    def _handle_other(self, method: bytes, url: bytes) -> None:
+        path = url.partition(b"?")[0]
+        view = self._frontend.views.get(url) or self._frontend.views.get(path)
+        if view is None:
             text = path.decode(errors="replace")
             if not self._frontend.configured:
                 self.fail(503, "Not ready", "the management frontend has not told yet what is served; try again")
             else:
                 self.fail(404, "Not found", f"nothing is served at {text}; an application answers at /{{app}}/predict")
         elif method != b"GET":
-            self.fail(405, "Method not allowed", "metrics and health take GET")
-        elif path == b"/metrics":
-            self.reply(200, self._frontend.metrics())
-        elif self._frontend.configured:
-            self.reply(200, b'{"healthy":true}')
-        else:
+            self.fail(405, "Method not allowed", f"{path.decode()} takes GET")
+        elif path == b"/health" and not self._frontend.configured:
             self.reply(503, b'{"healthy":false}')
+        else:
+            self.reply(200, view(), _TEXT if url == _PROMETHEUS else _JSON)
 
     def answer(self, answer: Answer) -> None:
         """Answer a request that was a single query."""
@@ -442,14 +464,14 @@ class HttpConnection(asyncio.Protocol):
         """Answer with an error."""
         self.reply(status, msgspec.json.encode({"error": name, "cause": cause}))
 
-    def reply(self, status: int, body: bytes) -> None:
+    def reply(self, status: int, body: bytes, content_type: bytes = _JSON) -> None:
         """Answer the request at hand and go on with the next one; until then no later one may overtake it."""
         self._busy = bool(self._waiting)
         if self._refused or self._transport.is_closing():
             return
         self._active_at = self._frontend._loop.time()
         connection = b"" if self._keep_alive else b"Connection: close\r\n"
-        self._transport.write(_HEAD % (_STATUS[status], len(body), connection, body))
+        self._transport.write(_HEAD % (_STATUS[status], content_type, len(body), connection, body))
         if not self._keep_alive:
             self._transport.close()
         elif self._waiting:
@@ -469,7 +491,7 @@ class HttpConnection(asyncio.Protocol):
         self._keep_alive = False
         self._waiting.clear()
         body = msgspec.json.encode({"error": "Bad request", "cause": cause})
-        self._transport.write(_HEAD % (_STATUS[status], len(body), b"Connection: close\r\n", body))
+        self._transport.write(_HEAD % (_STATUS[status], _JSON, len(body), b"Connection: close\r\n", body))
         self._frontend._loop.call_later(REFUSED_S, self._transport.close)
 
     def close(self) -> None:
@@ -485,7 +507,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a query frontend until SIGTERM or SIGINT."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
-    settings = FrontendSettings(options.host, options.port, options.rpc_port, options.cache_bytes)
+    settings = FrontendSettings(
+        options.host, options.port, options.rpc_port, options.cache_bytes, compat=options.compat == "clipper"
+    )
     try:
         uvloop.run(_serve(settings, management_finder(options.management, options.discovery), options.ready_file))
     except (LepaError, OSError) as error:
@@ -501,6 +525,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--port", type=int, default=defaults.port, help="HTTP port, 0 for a free one")
     parser.add_argument("--rpc-port", type=int, default=defaults.rpc_port, help="port for model containers")
     parser.add_argument("--cache-bytes", type=int, default=defaults.cache_bytes, help="bytes of the prediction cache")
+    parser.add_argument("--compat", choices=("clipper",), help="speak of errors as Clipper did")
     parser.add_argument("--management", required=True, help="the management frontend: host:port, or service:NAME")
     parser.add_argument("--discovery", default="", help="where services are found, such as dns://127.0.0.1:8600/consul")
     parser.add_argument("--ready-file", type=Path, help="where to write the ports once everything listens")

@@ -26,7 +26,7 @@ from msgspec import Meta, Struct
 
 from lepa.kit.sources import Clock, SystemClock
 from lepa.model.errors import LepaError, invalid, not_found
-from lepa.serving import records
+from lepa.serving import compat, records
 from lepa.serving.model_archive import ARCHIVE_BYTES_MAX
 from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Application, Container, ModelVersion, Registry
@@ -120,8 +120,18 @@ class ObservationReport(Struct):
 class ManagementFrontend:
     """One management frontend, as an async context manager."""
 
-    def __init__(self, host: str, port: int, store: RegistryStore, archives: Path | None, clock: Clock) -> None:
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        store: RegistryStore,
+        archives: Path | None,
+        clock: Clock,
+        *,
+        compat: bool = False,
+    ) -> None:
         self._host = host
+        self._compat = compat
         self._archives = archives
         self.port = port
         self._store = store
@@ -152,7 +162,7 @@ class ManagementFrontend:
         self._store.close()
 
     def _application(self) -> web.Application:
-        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors])
+        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors(_plain if self._compat else _error)])
         app.router.add_get("/admin/ping", self._ping)
         app.router.add_get("/admin/registry", self._follow)
         app.router.add_get("/admin/selection", self._follow_selection)
@@ -394,24 +404,34 @@ def _decoding(shape: type[Any], handler: Callable[[Any], Awaitable[Any]]) -> Any
 
 
 def _schema(shape: type[Any]) -> str:
-    fields = ", ".join(f'"{f.name}" := {getattr(f.type, "__name__", f.type)}' for f in msgspec.structs.fields(shape))
-    return f"{{{fields}}}"
+    return compat.schema({f.name: getattr(f.type, "__name__", str(f.type)) for f in msgspec.structs.fields(shape)})
 
 
-@web.middleware
-async def _errors(request: web.Request, handler: Any) -> web.StreamResponse:
-    try:
-        response: web.StreamResponse = await handler(request)
-    except LepaError as error:
-        return _error(STATUS.get(error.code, 500), error.code, error.message)
-    except web.HTTPException as error:
-        return _error(error.status, "invalid", f"{request.method} {request.path}: {error.reason}")
-    return response
+def _errors(shown: Callable[[int, str, str], web.Response]) -> Any:
+    """A middleware that answers errors as `shown` writes them."""
+
+    @web.middleware
+    async def answer(request: web.Request, handler: Any) -> web.StreamResponse:
+        try:
+            response: web.StreamResponse = await handler(request)
+        except LepaError as error:
+            return shown(STATUS.get(error.code, 500), error.code, error.message)
+        except web.HTTPException as error:
+            return shown(error.status, "invalid", f"{request.method} {request.path}: {error.reason}")
+        return response
+
+    return answer
 
 
 def _error(status: int, code: str, cause: str) -> web.Response:
     body = msgspec.json.encode({"error": code, "cause": cause})
     return web.Response(body=body, status=status, content_type="application/json")
+
+
+def _plain(status: int, code: str, cause: str) -> web.Response:
+    """As Clipper: a sentence, and one status for everything."""
+    mistake, _, schema = cause.partition(". Expected JSON schema: ")
+    return web.Response(text=compat.cause(mistake, schema), status=400, content_type="application/json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -420,24 +440,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=1338, help="HTTP port, 0 for a free one")
     parser.add_argument("--data", type=Path, help="where registry and model archives are kept; none: forgotten")
+    parser.add_argument("--compat", choices=("clipper",), help="speak of errors as Clipper did")
     parser.add_argument("--ready-file", type=Path, help="where to write the port once it listens")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     try:
         store = SqliteRegistryStore(options.data / "registry.sqlite") if options.data else MemoryRegistryStore()
         archives = options.data / "models" if options.data else None
-        uvloop.run(_serve(options.host, options.port, store, archives, options.ready_file))
+        clock, clipper = SystemClock(), options.compat == "clipper"
+        frontend = ManagementFrontend(options.host, options.port, store, archives, clock, compat=clipper)
+        uvloop.run(_serve(frontend, options.ready_file))
     except (LepaError, OSError) as error:
         print(f"the management frontend could not start: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-async def _serve(host: str, port: int, store: RegistryStore, archives: Path | None, ready_file: Path | None) -> None:
+async def _serve(frontend: ManagementFrontend, ready_file: Path | None) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with ManagementFrontend(host, port, store, archives, SystemClock()) as frontend:
+    async with frontend:
         log.info("management frontend listens port=%d", frontend.port)
         if ready_file:
             write_ready_file(ready_file, {"port": frontend.port})

@@ -4,7 +4,7 @@ Every report value is a string, as Clipper's are. Histograms keep the newest sam
 time), so that percentiles speak of now.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from math import exp, sqrt
 
 HISTOGRAM_SAMPLES = 4096
@@ -58,6 +58,11 @@ class Meter:
             old, keep = self._averages[position], exp(-elapsed / (60 * minutes))
             self._averages[position] = rate if old < 0 else rate + keep * (old - rate)
 
+    @property
+    def rate_1min(self) -> float:
+        """Events per second of about the last minute; -1 before the first tick."""
+        return self._averages[0]
+
     def report(self, now: float) -> dict[str, str]:
         self.tick(now)
         elapsed = now - self._start
@@ -72,21 +77,31 @@ class Meter:
 
 
 class Histogram:
-    """The newest samples of a quantity."""
+    """The newest samples of a quantity. count, sum: of all samples there ever were."""
 
-    __slots__ = ("_next", "_samples", "unit")
+    __slots__ = ("_next", "_samples", "count", "sum", "unit")
 
     def __init__(self, unit: str) -> None:
         self.unit = unit
         self._samples: list[float] = []
         self._next = 0
+        self.count = 0
+        self.sum = 0.0
 
     def add(self, sample: float) -> None:
+        self.count += 1
+        self.sum += sample
         if len(self._samples) < HISTOGRAM_SAMPLES:
             self._samples.append(sample)
         else:
             self._samples[self._next] = sample
             self._next = (self._next + 1) % HISTOGRAM_SAMPLES
+
+    def quantiles(self, shares: Sequence[float]) -> list[float]:
+        """The samples below which these shares of the newest ones lie; 0 without samples."""
+        ordered = sorted(self._samples)
+        last = len(ordered) - 1
+        return [ordered[min(last, int(share * len(ordered)))] if ordered else 0.0 for share in shares]
 
     def report(self, now: float) -> dict[str, str]:
         ordered = sorted(self._samples)

@@ -175,6 +175,18 @@ class ServedApplication:
         self.always = Choice(dict.fromkeys(list(arms)[:1], 1.0)) if isinstance(self.policy, Single) else None
 
 
+class ReplicaWork:
+    """What one replica has done. batches: by the reason for which they left; sent_at: of the newest batch."""
+
+    __slots__ = ("batches", "busy_s", "predictions", "sent_at")
+
+    def __init__(self) -> None:
+        self.predictions = 0
+        self.batches: dict[str, int] = {}
+        self.busy_s = 0.0
+        self.sent_at = 0.0
+
+
 class Replica(NamedTuple):
     """A connected model container. id: of the connection; replica_id: within its model version."""
 
@@ -182,6 +194,7 @@ class Replica(NamedTuple):
     model: ServedModel
     replica_id: int
     input_type: int
+    work: ReplicaWork
 
 
 class Predictions:
@@ -443,7 +456,7 @@ class Predictions:
         if len(self.replicas) >= REPLICAS_MAX:
             return None
         model = self._model(name, version, now)
-        replica = Replica(self._next_replica, model, model.next_replica_id, kind)
+        replica = Replica(self._next_replica, model, model.next_replica_id, kind, ReplicaWork())
         self._next_replica += 1
         model.next_replica_id += 1
         self.replicas[replica.id] = replica
@@ -465,8 +478,10 @@ class Predictions:
 
     def batch_answered(self, replica_id: int, outputs: list[bytes | Failure], now: float) -> None:
         """A container has answered its batch; the answers go out with the next `reply`."""
-        model = self.replicas[replica_id].model
+        replica = self.replicas[replica_id]
+        model = replica.model
         tasks = model.batcher.completed(replica_id, now)
+        replica.work.busy_s += now - replica.work.sent_at
         self._busy_models[model] = None
         if tasks:
             self._answered.append((model, tasks, outputs))
@@ -511,10 +526,18 @@ class Predictions:
             for task in dropped:
                 self._give_up(model, task, LATE, now)
             for order in sent:
-                model.metrics.batch_left(len(order.tasks), order.reason)
+                self._left(model, order, now)
             if model.batcher.wake_at() is None:
                 del self._busy_models[model]
         return orders
+
+    def _left(self, model: ServedModel, order: SendBatch, now: float) -> None:
+        count, reason = len(order.tasks), order.reason
+        model.metrics.batch_left(count, reason)
+        work = self.replicas[order.replica].work
+        work.sent_at = now
+        work.predictions += count
+        work.batches[reason] = work.batches.get(reason, 0) + 1
 
     def reply(self, now: float) -> None:
         """Answer the queries of batches that are back, then those whose deadline has passed."""

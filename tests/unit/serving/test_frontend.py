@@ -127,6 +127,37 @@ async def test_metrics_health_and_feedback(frontend: QueryFrontend) -> None:
     assert list((await ask(frontend, "GET", "/metrics"))[1]) == ["counters", "ratio_counters", "meters", "histograms"]
 
 
+async def test_what_is_counted_is_told_to_prometheus_and_to_top(frontend: QueryFrontend) -> None:
+    await ask(frontend, "POST", "/app/predict", b'{"input":"abc"}')
+    caller = await Caller.connect(frontend)
+    caller.send("GET", "/metrics?format=prometheus")
+    status, text, head = await caller.answer()
+    caller.writer.close()
+    assert (status, "Content-Type: text/plain; version=0.0.4" in head) == (200, True)
+    assert 'lepa_serving_batches_total{model="m",version="1",replica="0",reason="full"} 1' in text
+    status, found = await ask(frontend, "GET", "/top")
+    assert (status, found["models"][0]["predictions"]) == (200, 1)
+
+
+async def test_old_clients_hear_of_errors_in_clippers_words(frontend: QueryFrontend) -> None:
+    frontend.compat = True
+    status, found = await ask(frontend, "POST", "/app/predict", b"{}")
+    assert (status, found["error"]) == (400, "Query processing error")
+    assert found["cause"] == "JSON object does not have required keys input or input_batch"
+    status, found = await ask(frontend, "POST", "/app/predict", b'{"input":1}')
+    assert found["cause"].startswith("Error parsing JSON: Type mismatch! JSON key input expected type Stringbut found")
+    status, found = await ask(frontend, "POST", "/app/update", b'{"input":"a","label":1}')
+    assert status == 400
+    assert found.startswith("Error parsing JSON: JSON object does not have required key: uid. Expected JSON schema:")
+
+
+async def test_without_a_registry_a_frontend_is_not_healthy_and_asks_to_try_again() -> None:
+    settings = FrontendSettings(port=0, rpc_port=0)
+    async with QueryFrontend(settings, None, SystemClock(), SeededRandom(1)) as made:
+        assert await ask(made, "GET", "/health") == (503, {"healthy": False})
+        assert (await ask(made, "POST", "/app/predict", b"{}"))[0] == 503
+
+
 async def test_pipelined_requests_are_answered_in_order(frontend: QueryFrontend) -> None:
     caller = await Caller.connect(frontend)
     for number in range(3 * module.PIPELINED_MAX):

@@ -1,6 +1,7 @@
 """lepa.serving.management"""
 
 import asyncio
+import http.client
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -69,7 +70,7 @@ async def test_the_life_of_an_application_and_its_model_in_clippers_sentences(ad
 @pytest.mark.parametrize(
     ("verb", "fields", "sentence"),
     [
-        ("add_app", {"name": "app"}, r'Error parsing JSON: .*Expected JSON schema: \{"name" := str'),
+        ("add_app", {"name": "app"}, r'Error parsing JSON: .*Expected JSON schema: \s+\{\s+"name" := string'),
         ("get_linked_models", {"app_name": "x"}, "No application with name 'x' exists."),
         ("get_state", {"app_name": "x", "uid": 0}, "No application with name 'x' exists."),
         ("no_such_verb", {}, "Not Found"),
@@ -123,3 +124,34 @@ async def test_without_a_data_directory_there_are_no_archives() -> None:
     async with ManagementFrontend("127.0.0.1", 0, MemoryRegistryStore(), None, SystemClock()) as frontend:
         with pytest.raises(LepaError, match="keeps no model archives"):
             await in_thread(send, Address("127.0.0.1", frontend.port), "GET", "/admin/model_archive/m/1")
+
+
+async def test_old_clients_hear_of_errors_in_clippers_words(tmp_path: Path) -> None:
+    store, clock = MemoryRegistryStore(), SystemClock()
+    async with ManagementFrontend("127.0.0.1", 0, store, None, clock, compat=True) as frontend:
+
+        def refusal(verb: str, body: bytes) -> tuple[int, str]:
+            connection = http.client.HTTPConnection("127.0.0.1", frontend.port)
+            connection.request("POST", f"/admin/{verb}", body)
+            answer = connection.getresponse()
+            return answer.status, answer.read().decode()
+
+        assert await in_thread(refusal, "delete_app", b'{"name":"x"}') == (400, "Application 'x' does not exist")
+        status, text = await in_thread(refusal, "delete_app", b'{"name":1}')
+        assert (status, text) == (
+            400,
+            "Error parsing JSON: Type mismatch! JSON key name expected type Stringbut found type Number. "
+            'Expected JSON schema: \n  {\n   "name" := string\n  }',
+        )
+
+
+async def test_a_policy_is_set_and_refused_with_a_sentence(admin: Admin) -> None:
+    await admin.post("add_app", **APP)
+    options = {"canary": "2", "share": 0.1}
+    said = await admin.post("set_policy", name="app", policy="canary", policy_options=options)
+    assert said == "Successfully set the policy of application 'app' to canary"
+    assert (await admin.post("get_application", name="app"))["policy_options"] == options
+    with pytest.raises(LepaError, match="share must be in"):
+        await admin.post("set_policy", name="app", policy="canary", policy_options={"share": 2})
+    with pytest.raises(LepaError, match="invalid selection_policy"):
+        await admin.post("set_policy", name="app", policy="best")
