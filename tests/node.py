@@ -32,7 +32,11 @@ WITHIN_S = 20.0
 
 
 class Servers:
-    """A Caller that answers itself. log: what nodes told, in order, as short texts."""
+    """A Caller that answers itself.
+
+    log: what nodes told, in order, as short texts. away: nobody answers. lagging: who is asked for stale data has old
+    ones.
+    """
 
     def __init__(self) -> None:
         self.index = 10
@@ -44,7 +48,7 @@ class Servers:
         self.heartbeats = 0
         self.asked: list[r.Request] = []
         self.away = False
-        self.reply_index: int | None = None
+        self.lagging = False
         self._changed = asyncio.Event()
         self._answers: Mapping[str, Callable[[Any], Any]] = {
             m.NODE_REGISTER.name: self._register,
@@ -131,9 +135,10 @@ class Servers:
             raise LepaError("no_leader", "no server can be reached")
         self.asked.append(request)
         answer = self._answers[method.name](request)
-        return r.Reply(
-            value=await answer if asyncio.iscoroutine(answer) else answer, index=self.reply_index or self.index
-        )
+        value = await answer if asyncio.iscoroutine(answer) else answer
+        if self.lagging and getattr(request, "stale", False):
+            return r.Reply(value=r.NodeAllocations(), index=1)
+        return r.Reply(value=value, index=self.index)
 
     def stream(self, method: m.Method[Any, Any], request: Any) -> AsyncIterator[Any]:
         """Nodes follow no streams."""

@@ -398,14 +398,12 @@ class TestServerTrouble:
         async with running_client(tmp_path, servers):
             servers.place(alloc := placed(job_of(mock())))
             await servers.status(alloc.id, "running")
-            known = servers.allocations.pop(alloc.id)
-            servers.reply_index = 1
+            servers.lagging = True
             servers.place()
             await servers.until(lambda: any(getattr(each, "stale", True) is False for each in servers.asked))
-            servers.reply_index = None
-            servers.allocations[alloc.id] = known
-            servers.place()
-            await asyncio.sleep(0.1)
+            servers.lagging = False
+            servers.place(other := placed(job_of(mock()), 2))
+            await servers.status(other.id, "running")
             assert servers.reported[alloc.id].client_status == "running"
 
     async def test_a_forgotten_allocation_is_ended_and_removed(self, tmp_path: Path, servers: Servers) -> None:

@@ -22,7 +22,7 @@ from lepa.model.errors import LepaError, invalid
 FILES_MAX = 4096
 BYTES_MAX = 100 * 1024**3
 CHUNK = 1024 * 1024
-BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, NotImplementedError, RuntimeError)
+BROKEN = (tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError)
 
 SINGLE: Mapping[str, Callable[[Path], Any]] = {"gz": gzip.GzipFile, "bz2": bz2.BZ2File, "xz": lzma.LZMAFile}
 """Kinds that hold one file without a name."""
