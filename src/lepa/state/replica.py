@@ -15,6 +15,7 @@ import asyncio
 import heapq
 import itertools
 import logging
+import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
 from types import TracebackType
@@ -122,7 +123,7 @@ class Replica:
         """A snapshot at least as new as `index`: what a writer waits for. Raises LepaError(timeout)."""
         deadline = self._clock.now() + timeout_s
         while self._snapshot.index < index:
-            if not await self._waiters.wait((_ANY,), deadline):
+            if not await self._waiters.wait_for(index, deadline):
                 raise LepaError("timeout", f"index {index} was not reached in {timeout_s:g} s; try again")
         return self._snapshot
 
@@ -190,43 +191,66 @@ class Replica:
         for subscription in self._subscriptions:
             subscription.offer(Delivery(reduction.snapshot, reduction.changes))
         self._waiters.wake(reduction.touched)
-        self._waiters.wake((_ANY,))
+        self._waiters.wake_up_to(reduction.snapshot.index)
 
 
-_ANY: Final = Watch("")
-"""Touched by every batch."""
+_Timed = tuple[float, int, asyncio.Future[bool]]
+"""A deadline or an index, a number that tells equal ones apart, and who waits."""
 
 
 class _Waiters:
-    """Futures by what they wait for, with deadlines. One sleeping task serves all deadlines."""
+    """Futures by what they wait for, with deadlines. One sleeping task serves all deadlines.
+
+    Those who wait for an index stand in a heap, so that a batch of changes touches only those whose index has come.
+    """
 
     def __init__(self, clock: Clock, tasks: Tasks) -> None:
         self._clock = clock
         self._tasks = tasks
         self._by_watch: dict[Watch, set[asyncio.Future[bool]]] = {}
         self._count = 0
-        self._deadlines: list[tuple[float, int, asyncio.Future[bool]]] = []
+        self._deadlines: list[_Timed] = []
+        self._indexes: list[_Timed] = []
         self._numbers = itertools.count()
         self._timer: asyncio.Task[None] | None = None
         self._closed = False
 
     async def wait(self, watches: Sequence[Watch], deadline: float) -> bool:
         """True when something watched was touched, False at the deadline (of the clock's `now`) or when closed."""
-        if self._closed or self._clock.now() >= deadline:
+        if self._over(deadline):
             return False
-        if self._count >= WAITERS_MAX:
-            raise LepaError("timeout", f"{WAITERS_MAX} blocking queries wait here already; try again later")
-        future: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        self._count += 1
+        future = self._admit()
         for watch in watches:
             self._by_watch.setdefault(watch, set()).add(future)
+        try:
+            return await self._until(deadline, future)
+        finally:
+            for watch in watches:
+                self._forget(watch, future)
+
+    async def wait_for(self, index: int, deadline: float) -> bool:
+        """True when `wake_up_to` this index or a later one was called, False at the deadline or when closed."""
+        if self._over(deadline):
+            return False
+        future = self._admit()
+        self._push(self._indexes, index, future)
+        return await self._until(deadline, future)
+
+    def _over(self, deadline: float) -> bool:
+        return self._closed or self._clock.now() >= deadline
+
+    def _admit(self) -> asyncio.Future[bool]:
+        if self._count >= WAITERS_MAX:
+            raise LepaError("timeout", f"{WAITERS_MAX} blocking queries wait here already; try again later")
+        self._count += 1
+        return asyncio.get_running_loop().create_future()
+
+    async def _until(self, deadline: float, future: asyncio.Future[bool]) -> bool:
         try:
             self._set_deadline(deadline, future)
             return await future
         finally:
             self._count -= 1
-            for watch in watches:
-                self._forget(watch, future)
 
     def wake(self, touched: Iterable[Watch]) -> None:
         """Let those go on who wait for any of these."""
@@ -234,9 +258,15 @@ class _Waiters:
             for future in self._by_watch.get(watch, ()):
                 _end(future, True)
 
+    def wake_up_to(self, index: int) -> None:
+        """Let those go on who wait for `index` or an earlier one."""
+        while self._indexes and self._indexes[0][0] <= index:
+            _end(heapq.heappop(self._indexes)[2], True)
+
     def wake_all(self) -> None:
         """Let everybody look again."""
         self.wake(tuple(self._by_watch))
+        self.wake_up_to(sys.maxsize)
 
     def close(self) -> None:
         """Let everybody go, and nobody wait again."""
@@ -250,11 +280,15 @@ class _Waiters:
             if not waiting:
                 del self._by_watch[watch]
 
+    def _push(self, heap: list[_Timed], at: float, future: asyncio.Future[bool]) -> None:
+        """Add to a heap, from which those who have stopped waiting are swept before it is twice as large as needed."""
+        if len(heap) > 2 * self._count + 1_000:
+            heap[:] = [entry for entry in heap if not entry[2].done()]
+            heapq.heapify(heap)
+        heapq.heappush(heap, (at, next(self._numbers), future))
+
     def _set_deadline(self, deadline: float, future: asyncio.Future[bool]) -> None:
-        if len(self._deadlines) > 2 * self._count + 1_000:
-            self._deadlines = [entry for entry in self._deadlines if not entry[2].done()]
-            heapq.heapify(self._deadlines)
-        heapq.heappush(self._deadlines, (deadline, next(self._numbers), future))
+        self._push(self._deadlines, deadline, future)
         if self._deadlines[0][2] is future or self._timer is None or self._timer.done():
             if self._timer is not None:
                 self._timer.cancel()

@@ -52,6 +52,27 @@ async def test_a_writer_waits_for_its_own_write(store: MemoryStore, replica: Rep
     assert snapshot.allocation("a") is not None
 
 
+async def test_writers_are_woken_in_the_order_of_what_they_wait_for(store: MemoryStore, replica: Replica) -> None:
+    late = asyncio.ensure_future(replica.wait_for(3, timeout_s=100))
+    early = asyncio.ensure_future(replica.wait_for(2, timeout_s=100))
+    await settle()
+    for alloc_id, woken in (("a", []), ("b", [early]), ("c", [early, late])):
+        await place(store, alloc_id)
+        await settle()
+        assert [waiting for waiting in (early, late) if waiting.done()] == woken
+
+
+async def test_writers_that_have_gone_are_swept_away(replica: Replica) -> None:
+    for _ in range(3):
+        waits = [asyncio.ensure_future(replica.wait_for(99, timeout_s=100)) for _ in range(1_000)]
+        await settle()
+        for wait in waits:
+            wait.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
+    assert len(replica._waiters._indexes) <= 2_001
+    assert replica._waiters._count == 0
+
+
 async def test_waiting_for_an_index_has_an_end(replica: Replica, clock: ManualClock) -> None:
     waiting = asyncio.ensure_future(replica.wait_for(99, timeout_s=5))
     await clock.advance(6)
