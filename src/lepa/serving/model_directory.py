@@ -90,8 +90,11 @@ def _write_description(directory: Path, framework: str, input_type: str) -> None
 
 
 def describe(directory: Path) -> ModelDescription:
-    """Read the description. Raises LepaError(invalid) where there is none, or none we know."""
+    """Read the description. Raises LepaError(invalid) where there is none, or none we know. A directory that Clipper's
+    own deployer wrote holds a closure and no description."""
     path = directory / DESCRIPTION_FILE
+    if not path.exists() and (directory / FUNCTION_FILE).exists():
+        return ModelDescription(CLOSURE, "", python_version())
     try:
         description = msgspec.json.decode(path.read_bytes(), type=ModelDescription)
     except (OSError, msgspec.MsgspecError) as error:

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import cloudpickle
 import joblib
 import msgspec
 import numpy as np
@@ -68,6 +69,12 @@ def test_what_is_not_a_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "model.json").write_text('{"framework":"magic","input_type":"d","python":"3"}')
     with pytest.raises(LepaError, match='unknown framework "magic"; known are closure'):
         describe(tmp_path)
+
+
+def test_a_directory_of_clippers_own_deployer_is_a_closure(tmp_path: Path) -> None:
+    (tmp_path / "func.pkl").write_bytes(cloudpickle.dumps(lambda inputs: ["7"], protocol=2))
+    assert describe(tmp_path).framework == CLOSURE
+    assert load(tmp_path)([1]) == ["7"]
 
 
 def test_what_is_not_a_function_is_refused(tmp_path: Path) -> None:
