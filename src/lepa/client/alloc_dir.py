@@ -3,9 +3,10 @@
     <root>/<alloc id>/alloc/{data,logs,tmp}          shared by the group's tasks
     <root>/<alloc id>/<task>/{local,secrets,tmp,private}
 
-Task directories are open to the task's own user. `secrets` is in memory where that is possible, and closed to other
-users of the host; a task in a container may run as any user, and reaches its own through a mount. `private` is the
-agent's alone. The allocation's directory cannot be listed, only entered by those who know its id.
+Task directories are open to the task's own user, but their sticky bit keeps it from putting something else in the
+place of the directories in them. `secrets` is in memory where that is possible, and closed to other users of the host;
+a task in a container may run as any user, and reaches its own through a mount. `private` is the agent's alone. The
+allocation's directory cannot be listed, only entered by those who know its id.
 """
 
 import contextlib
@@ -22,7 +23,9 @@ from lepa.model.errors import LepaError, invalid
 
 SHARED = ("data", "logs", "tmp")
 OF_TASK = ("local", "secrets", "tmp", "private")
-OPEN, CLOSED, ENTERED = 0o777, 0o700, 0o711
+OPEN, STICKY, CLOSED, ENTERED = 0o777, 0o1777, 0o700, 0o711
+MODES = {"secrets": CLOSED, "private": CLOSED, "logs": STICKY}
+"""Of directories that are not simply open."""
 KEPT = ("local",)
 """Of a task, with alloc/data, what a sticky disk hands on to the next allocation."""
 
@@ -53,13 +56,13 @@ class AllocDir:
     def build(self, tasks: Iterable[str]) -> None:
         """Make every directory that is not there yet, and mount what has to be mounted."""
         _make(self.path, ENTERED)
-        _make(self.shared, OPEN)
+        _make(self.shared, STICKY)
         for name in SHARED:
-            _make(self.shared / name, OPEN)
+            _make(self.shared / name, MODES.get(name, OPEN))
         for task in tasks:
-            _make(self.path / task, OPEN)
+            _make(self.path / task, STICKY)
             for name in OF_TASK:
-                _make(self.path / task / name, CLOSED if name in {"secrets", "private"} else OPEN)
+                _make(self.path / task / name, MODES.get(name, OPEN))
             secrets = self.task(task).secrets
             if not os.path.ismount(secrets):
                 secrets_mount.mount(secrets)
@@ -144,6 +147,7 @@ def task_owner(user: str) -> Owner:
 
 
 def _make(path: Path, mode: int) -> None:
-    path.mkdir(parents=True, exist_ok=True)
-    if path.stat().st_mode & 0o777 != mode:
+    """Make a directory; one that is there keeps its mode and owner, which may have been given to a task."""
+    with contextlib.suppress(FileExistsError):
+        path.mkdir(parents=True)
         path.chmod(mode)

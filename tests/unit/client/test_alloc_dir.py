@@ -1,6 +1,7 @@
 """Directories of an allocation."""
 
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,14 @@ def test_the_layout(directory: AllocDir) -> None:
     assert {path.name for path in dirs.root.iterdir()} == {"local", "secrets", "tmp", "private"}
     assert (mode(dirs.local), mode(dirs.secrets), mode(dirs.private)) == (0o777, 0o700, 0o700)
     assert mode(directory.path) == 0o711
+    assert dirs.root.stat().st_mode & directory.shared.stat().st_mode & directory.logs.stat().st_mode & stat.S_ISVTX
+
+
+def test_building_again_leaves_given_secrets_alone(directory: AllocDir) -> None:
+    directory.give_secrets("web", "", isolated=True)
+    directory.build(["web", "new"])
+    assert mode(directory.task("web").secrets) == 0o777
+    assert directory.task("new").local.is_dir()
 
 
 def test_secrets_are_given_to_the_tasks_user_or_to_its_container(directory: AllocDir) -> None:
