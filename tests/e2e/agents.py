@@ -101,20 +101,22 @@ class Agent:
         dev: bool = True,
         settings: Mapping[str, Any] | None = None,
         ports: Mapping[str, int] | None = None,
+        host: str = HOST,
     ) -> None:
         self.folder = folder
         self.dev = dev
+        self.host = host
         self.ports = dict(ports or free_ports())
         self.data = folder / "data"
         self.temporary = folder / "tmp"
         self.log_path = folder / "agent.log"
         self.config = folder / "agent.json"
-        self.address = f"http://{HOST}:{self.ports['http']}"
+        self.address = f"http://{host}:{self.ports['http']}"
         self.process: subprocess.Popen[bytes] | None = None
         folder.mkdir(parents=True, exist_ok=True)
         self.temporary.mkdir(exist_ok=True)
         role = {} if dev else SERVER_AND_CLIENT
-        self.configure(merged({"bind_addr": HOST, "ports": self.ports, **role}, settings or {}))
+        self.configure(merged({"bind_addr": host, "ports": self.ports, **role}, settings or {}))
 
     def configure(self, settings: Mapping[str, Any]) -> None:
         """Write the configuration that the next start reads."""
@@ -180,8 +182,8 @@ class Agent:
             if self.process.poll() is None:
                 self.stop()
             self.process = None
-        if not self.dev and any("lepa.drivers.supervisor" in process for process in self.processes()):
-            asyncio.run(_end_tasks(self.data / "supervisor"))
+        if not self.dev:
+            self._end_what_outlives_the_agent()
         deadline = time.monotonic() + LEFT_S
         while (left := self.leftovers()) and time.monotonic() < deadline:
             time.sleep(0.02)
@@ -192,13 +194,24 @@ class Agent:
 
     def leftovers(self) -> list[str]:
         """Processes, mounts, cgroups and temporary files of this agent that exist now."""
-        mounts = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         return [
             *self.processes(),
-            *(f"mount {place}" for place in mounts if place.startswith(f"{self.folder}/")),
+            *(f"mount {place}" for place in self.mounts()),
             *(f"cgroup {group}" for group in self.cgroups()),
             *(f"temporary file {path}" for path in self.temporary.iterdir()),
         ]
+
+    def _end_what_outlives_the_agent(self) -> None:
+        """The tasks, their supervisor, and the secrets that stay mounted for them."""
+        if any("lepa.drivers.supervisor" in process for process in self.processes()):
+            asyncio.run(_end_tasks(self.data / "supervisor"))
+        for place in self.mounts():
+            subprocess.run(["umount", place], check=True)
+
+    def mounts(self) -> list[str]:
+        """Mount points below this agent's folder."""
+        places = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
+        return [place for place in places if place.startswith(f"{self.folder}/")]
 
     def processes(self) -> list[str]:
         """Processes whose command or environment names this agent's folder."""
@@ -241,7 +254,7 @@ class Agent:
         """Any request; a body that is not bytes is sent as JSON."""
         raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         target = f"{path}{'&' if '?' in path else '?'}{urlencode(query)}" if query else path
-        connection = HTTPConnection(HOST, self.ports["http"], timeout=timeout_s)
+        connection = HTTPConnection(self.host, self.ports["http"], timeout=timeout_s)
         try:
             connection.request(method, target, raw, dict(headers or {}))
             response = connection.getresponse()
