@@ -9,10 +9,11 @@ creation; and groups of rows that share something (the allocations of a node), e
 each have an index: the revision at which they last changed, which blocking queries wait for.
 """
 
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left, bisect_right, insort
 from collections import defaultdict
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import chain
+from operator import itemgetter
 from typing import Any, Final, Generic, NamedTuple, Self, TypeVar
 
 from immutables import Map
@@ -24,6 +25,9 @@ Row = TypeVar("Row")
 
 CHUNK_MAX: Final = 512
 """Keys in one chunk of SortedKeys: an insert copies one chunk and the list of chunks."""
+
+PLACED_ONE_BY_ONE_MAX: Final = 32
+"""Changes of one chunk that are put in their places; with more of them the chunk is sorted anew."""
 
 
 class Watch(NamedTuple):
@@ -64,7 +68,7 @@ class SortedKeys:
 
     def __init__(self, chunks: tuple[tuple[Key, ...], ...] = ()) -> None:
         self._chunks = chunks
-        self._firsts = tuple(chunk[0] for chunk in chunks)
+        self._firsts = tuple(map(itemgetter(0), chunks))
         self._size = sum(map(len, chunks))
 
     def __len__(self) -> int:
@@ -96,14 +100,13 @@ class SortedKeys:
         yield from chain.from_iterable(map(reversed, reversed(self._chunks[:at])))
 
     def edit(self, added: Collection[Key], removed: Collection[Key]) -> "SortedKeys":
-        """The same without `removed` and with `added`, which must not be in it already."""
+        """The same without `removed`, which must be in it, and with `added`, which must not."""
         if not added and not removed:
             return self
         adds, removes = self._by_chunk(added), self._by_chunk(removed)
         chunks = list(self._chunks) or [()]
         for at in sorted(adds.keys() | removes.keys(), reverse=True):
-            gone = set(removes.get(at, ()))
-            chunks[at : at + 1] = _chunked(sorted(chain((k for k in chunks[at] if k not in gone), adds.get(at, ()))))
+            chunks[at : at + 1] = _chunked(_merged(chunks[at], adds.get(at, ()), removes.get(at, ())))
         return SortedKeys(tuple(chunks))
 
     def _by_chunk(self, keys: Collection[Key]) -> dict[int, list[Key]]:
@@ -111,6 +114,19 @@ class SortedKeys:
         for key in keys:
             places[max(bisect_right(self._firsts, key) - 1, 0)].append(key)
         return places
+
+
+def _merged(chunk: Sequence[Key], added: Sequence[Key], removed: Sequence[Key]) -> list[Key]:
+    """The keys of one chunk afterwards, in order."""
+    if len(added) + len(removed) > PLACED_ONE_BY_ONE_MAX:
+        gone = set(removed)
+        return sorted(chain((key for key in chunk if key not in gone), added))
+    keys = list(chunk)
+    for key in removed:
+        del keys[bisect_left(keys, key)]
+    for key in added:
+        insort(keys, key)
+    return keys
 
 
 def _chunked(keys: list[Key]) -> list[tuple[Key, ...]]:
