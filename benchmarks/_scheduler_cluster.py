@@ -21,6 +21,7 @@ from lepa.model.operator import SchedulerConfiguration
 from lepa.model.resources import Resources
 from lepa.model.task import Task
 from lepa.model.tenancy import NodePool
+from lepa.model.usage import NodeUsage, usage_of
 from lepa.scheduler.columns import Mask, NodeColumns
 
 
@@ -84,6 +85,9 @@ class Cluster:
 
     def node_allocations(self, node_id: str) -> Sequence[Allocation]:
         return ()
+
+    def node_usage(self, node_id: str) -> NodeUsage:
+        return usage_of(self.node_allocations(node_id))
 
     def node(self, node_id: str) -> Node | None:
         return self._nodes.get(node_id)

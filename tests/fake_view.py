@@ -14,6 +14,7 @@ from lepa.model.node import Node
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.plan import Plan
 from lepa.model.tenancy import NodePool
+from lepa.model.usage import NodeUsage, usage_of
 from lepa.scheduler.columns import NodeColumns
 from lepa.scheduler.outcome import Outcome
 from lepa.scheduler.plan_check import check_plan
@@ -71,6 +72,9 @@ class FakeView:
 
     def node_allocations(self, node_id: str) -> Sequence[Allocation]:
         return [alloc for alloc in self._allocs.values() if alloc.node_id == node_id]
+
+    def node_usage(self, node_id: str) -> NodeUsage:
+        return usage_of(self.node_allocations(node_id))
 
     def node(self, node_id: str) -> Node | None:
         return self._nodes.get(node_id)

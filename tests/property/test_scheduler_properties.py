@@ -24,9 +24,9 @@ from lepa.model.node import DrainStrategy
 from lepa.model.plan import Plan
 from lepa.model.policies import DisconnectStrategy, ReschedulePolicy
 from lepa.model.resources import NetworkResource, Port
+from lepa.model.usage import Usage, allocation_usage, node_capacity, occupies
 from lepa.scheduler.plan_check import check_plan, plan_parts
 from lepa.scheduler.ports import held_ports
-from lepa.scheduler.usage import Usage, allocation_usage, node_capacity, occupies
 
 NODES = 3
 STEPS_TO_CALM = 60

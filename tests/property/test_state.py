@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import make_alloc, make_deployment, make_eval, make_job, make_node, make_service
 
+from lepa.model.usage import usage_of
 from lepa.model.wire import Wire
 from lepa.state import keys
 from lepa.state.job_tally import JobTally
@@ -105,6 +106,7 @@ def content(snapshot: Snapshot) -> Any:
         },
         "tallies": {key: tally._replace(changed=0) for key, tally in snapshot.tallies.items()},
         "children": dict(snapshot.children_counts.items()),
+        "usages": dict(snapshot.usages.items()),
         "queued": {job_id: queued(snapshot, job_id) for job_id in JOBS},
     }
 
@@ -170,3 +172,14 @@ def test_tallies_are_what_counting_from_scratch_gives(history: list[Any]) -> Non
         allocs = snapshot.job_allocations("default", job_id)
         assert tally.allocations == len(allocs) == sum(tally.counts.values())
         assert tally.evaluations == len(snapshot.job_evaluations("default", job_id))
+
+
+@settings(max_examples=40, deadline=None)
+@given(histories)
+def test_what_is_used_of_a_node_is_what_its_allocations_occupy(history: list[Any]) -> None:
+    store, snapshot = FakeStore(), empty_snapshot()
+    for transaction, _ in history:
+        snapshot = reduce(snapshot, store.apply(transaction)).snapshot
+        nodes = {alloc.node_id for alloc in snapshot.allocations()} | set(snapshot.usages)
+        for node_id in nodes - {""}:
+            assert snapshot.node_usage(node_id) == usage_of(snapshot.node_allocations(node_id))

@@ -25,8 +25,8 @@ from lepa.model.allocation import Allocation, AllocState
 from lepa.model.deployment import Deployment
 from lepa.model.job import Job, TaskGroup
 from lepa.model.node import Node
+from lepa.model.usage import has_ended, is_stopped
 from lepa.scheduler.reschedule import WINDOW_NS, next_move, reschedules_at_all
-from lepa.scheduler.usage import has_ended, is_stopped
 
 UNKNOWN = "unknown"
 ACTIVE_DEPLOYMENTS = frozenset({"running", "paused", "initializing", "pending", "blocked", "unblocking"})

@@ -9,7 +9,7 @@ from lepa.model.deployment import Deployment
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job, TaskGroup
 from lepa.model.plan import AllocationStop, DeploymentStatusUpdate, DesiredUpdates
-from lepa.scheduler.usage import has_ended, is_stopped
+from lepa.model.usage import has_ended, is_stopped
 from lepa.scheduler.view import View
 
 NOT_NEEDED = "alloc not needed due to job update"

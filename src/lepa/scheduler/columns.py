@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 
 from lepa.model.allocation import Allocation
 from lepa.model.node import Node
+from lepa.model.usage import Usage, allocation_usage, core_mhz, has_ended, node_capacity, occupies
 from lepa.scheduler.chance import text_bits
 from lepa.scheduler.feasible import Check, Column
 from lepa.scheduler.ports import held_ports
-from lepa.scheduler.usage import Usage, allocation_usage, core_mhz, has_ended, node_capacity, occupies
 from lepa.scheduler.view import View
 
 Floats = NDArray[np.float64]
@@ -174,17 +174,11 @@ class NodeColumns:
         self._set_allocations(row, node, view)
 
     def _set_allocations(self, row: int, node: Node, view: View) -> None:
-        used, running = Usage(), 0
-        ports: set[int] = set()
-        for alloc in view.node_allocations(node.id):
-            if occupies(alloc):
-                used = used.plus(allocation_usage(alloc))
-                running += 1
-            if not has_ended(alloc):
-                ports.update(value for _, value in held_ports(alloc))
+        used, running = view.node_usage(node.id)
         self.used[:, row] = used
         self.slots[row] = node.node_max_allocs - running if node.node_max_allocs else np.inf
-        self._set_ports(row, ports)
+        allocs = view.node_allocations(node.id)
+        self._set_ports(row, {value for alloc in allocs if not has_ended(alloc) for _, value in held_ports(alloc)})
 
     def _set_ports(self, row: int, ports: set[int]) -> None:
         before = self._row_ports.get(row, set())

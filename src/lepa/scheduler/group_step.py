@@ -23,6 +23,7 @@ from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job, TaskGroup
 from lepa.model.plan import AllocationStop, DesiredUpdates
 from lepa.model.policies import UpdateStrategy
+from lepa.model.usage import has_ended, is_stopped
 from lepa.scheduler.alloc_sets import (
     ACTIVE_DEPLOYMENTS,
     AllocSets,
@@ -48,7 +49,6 @@ from lepa.scheduler.changes import (
 from lepa.scheduler.feasible import group_checks
 from lepa.scheduler.reconnect import original_wins
 from lepa.scheduler.updates import UpdateKinds, find_group, may_stay
-from lepa.scheduler.usage import has_ended, is_stopped
 from lepa.scheduler.view import View
 
 FOLLOWUP_WINDOW_NS = 5 * SECOND

@@ -23,6 +23,7 @@ from lepa.model.resources import (
     NetworkResource,
 )
 from lepa.model.task import Task
+from lepa.model.usage import core_mhz, free_core_ids, occupies
 from lepa.scheduler.chance import mix
 from lepa.scheduler.changes import Placement
 from lepa.scheduler.columns import Proposal
@@ -32,7 +33,6 @@ from lepa.scheduler.ports import NodePorts, PortsGiven
 from lepa.scheduler.preempt import Preemptor, Victims
 from lepa.scheduler.rank import GroupRanking
 from lepa.scheduler.reschedule import failed_nodes, moved_tracker
-from lepa.scheduler.usage import core_mhz, free_core_ids, occupies
 from lepa.scheduler.view import View
 
 OWN_METRICS_MAX = 100

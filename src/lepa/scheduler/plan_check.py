@@ -13,10 +13,10 @@ import msgspec
 from lepa.model.allocation import Allocation
 from lepa.model.node import Node
 from lepa.model.plan import AllocationStop, Plan, PlanResult
+from lepa.model.usage import NodeUsage, has_ended, node_capacity, occupies
 from lepa.scheduler.devices import devices_in_use
 from lepa.scheduler.feasible import is_ready
 from lepa.scheduler.ports import held_ports, holds_ports_against
-from lepa.scheduler.usage import Usage, allocation_usage, has_ended, node_capacity, occupies
 from lepa.scheduler.view import View
 
 
@@ -94,9 +94,9 @@ def _node_accepts(
         return False
     after = after_plan(before, updates, stops)
     return (
-        _resources_fit(node, before, after, bool(fresh))
+        _resources_fit(node, view.node_usage(node_id), before, after, bool(fresh))
         and not ports_collide(after, updates)
-        and _devices_are_apart(after)
+        and _devices_are_apart(after, updates)
     )
 
 
@@ -115,21 +115,29 @@ def after_plan(
     return [alloc for alloc in after.values() if not has_ended(alloc)]
 
 
-def _resources_fit(node: Node, before: Iterable[Allocation], after: Iterable[Allocation], fresh: bool) -> bool:
-    """Within capacity; a node that is over it already may at least take updates that use no more than before."""
-    used, used_before, capacity = _total(after), _total(before), node_capacity(node)
-    if any(now > room and (fresh or now > was) for now, room, was in zip(used, capacity, used_before, strict=True)):
+def _resources_fit(
+    node: Node, usage: NodeUsage, before: Iterable[Allocation], after: Iterable[Allocation], fresh: bool
+) -> bool:
+    """Within capacity; a node that is over it already may at least take updates that use no more than before.
+
+    usage: of all that the node has before the plan.
+    """
+    planned = changed_usage(usage, before, after)
+    bounds = zip(planned.used, node_capacity(node), usage.used, strict=True)
+    if any(now > room and (fresh or now > was) for now, room, was in bounds):
         return False
-    limit = node.node_max_allocs
-    return not limit or sum(occupies(alloc) for alloc in after) <= limit
+    return not node.node_max_allocs or planned.running <= node.node_max_allocs
 
 
-def _total(allocs: Iterable[Allocation]) -> Usage:
-    total = Usage()
-    for alloc in allocs:
-        if occupies(alloc):
-            total = total.plus(allocation_usage(alloc))
-    return total
+def changed_usage(usage: NodeUsage, before: Iterable[Allocation], after: Iterable[Allocation]) -> NodeUsage:
+    """What a node's allocations occupy `after`, when they occupied `usage` before; looks at the changed ones only."""
+    was = {alloc.id: alloc for alloc in before}
+    for alloc in after:
+        if (present := was.pop(alloc.id, None)) is not alloc:
+            usage = usage.changed(present, alloc)
+    for gone in was.values():
+        usage = usage.changed(gone, None)
+    return usage
 
 
 def ports_collide(after: Iterable[Allocation], updates: Iterable[Allocation]) -> bool:
@@ -147,14 +155,15 @@ def ports_collide(after: Iterable[Allocation], updates: Iterable[Allocation]) ->
     return False
 
 
-def _devices_are_apart(after: Iterable[Allocation]) -> bool:
-    """Whether no device instance and no reserved core is given twice."""
-    running = [alloc for alloc in after if occupies(alloc)]
-    given = [device for alloc in running for device in devices_in_use([alloc])]
-    cores = [
-        core
-        for alloc in running
-        for task in alloc.allocated_resources.tasks.values()
-        for core in task.cpu.reserved_cores
-    ]
-    return len(given) == len(set(given)) and len(cores) == len(set(cores))
+def _devices_are_apart(after: Iterable[Allocation], updates: Iterable[Allocation]) -> bool:
+    """Whether no device instance and no reserved core of those that a plan gives is given twice."""
+    if not any(_devices(alloc) for alloc in updates if occupies(alloc)):
+        return True
+    given = [device for alloc in after if occupies(alloc) for device in _devices(alloc)]
+    return len(given) == len(set(given))
+
+
+def _devices(alloc: Allocation) -> list[object]:
+    """Device instances and numbers of cores that an allocation has to itself."""
+    cores = (core for task in alloc.allocated_resources.tasks.values() for core in task.cpu.reserved_cores)
+    return [*devices_in_use([alloc]), *cores]

@@ -14,9 +14,9 @@ import msgspec
 from lepa.model.allocation import Allocation
 from lepa.model.node import Node
 from lepa.model.resources import AllocatedPortMapping, NetworkResource, Port
+from lepa.model.usage import has_ended, is_stopped
 from lepa.scheduler.chance import mix
 from lepa.scheduler.feasible import interpolate
-from lepa.scheduler.usage import has_ended, is_stopped
 
 ANY_ADDRESS = ""
 PORT_MAX = 65_535

@@ -15,11 +15,11 @@ import msgspec
 from lepa.model.allocation import Allocation
 from lepa.model.job import Job
 from lepa.model.node import Node
+from lepa.model.usage import Usage, allocation_usage, free_core_ids, node_capacity, occupies
 from lepa.scheduler.columns import NodeColumns, Proposal
 from lepa.scheduler.devices import assign_devices, devices_in_use
 from lepa.scheduler.ports import NodePorts
 from lepa.scheduler.rank import GroupRanking
-from lepa.scheduler.usage import Usage, allocation_usage, free_core_ids, node_capacity, occupies
 from lepa.scheduler.view import View
 
 PRIORITY_DELTA = 10

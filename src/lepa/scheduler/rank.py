@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from lepa.model.allocation import Allocation
 from lepa.model.evaluation import AllocMetric, NodeScoreMeta
 from lepa.model.job import Job, TaskGroup
+from lepa.model.usage import Usage, group_usage
 from lepa.scheduler.candidates import DATACENTER, by_class, find_candidates
 from lepa.scheduler.chance import FIRST_FACTOR, GAMMA, SECOND_FACTOR
 from lepa.scheduler.columns import CORES, CPU, DISK, MEMORY, Floats, Ints, Mask, NodeColumns, Proposal
@@ -39,7 +40,6 @@ from lepa.scheduler.feasible import (
 from lepa.scheduler.lanes import Head, Lanes
 from lepa.scheduler.ports import NodePorts, parse_ports
 from lepa.scheduler.spreads import spread_blocks
-from lepa.scheduler.usage import Usage, group_usage
 
 LN10 = math.log(10.0)
 TOP_SCORES = 5

@@ -13,11 +13,11 @@ from lepa.model.deployment import Deployment, DeploymentState
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job, TaskGroup
 from lepa.model.plan import DeploymentStatusUpdate
+from lepa.model.usage import is_stopped
 from lepa.scheduler.alloc_sets import ACTIVE_DEPLOYMENTS
 from lepa.scheduler.changes import Changes, stop_group
 from lepa.scheduler.group_step import GroupStep, JobNow, is_healthy
 from lepa.scheduler.updates import find_group
-from lepa.scheduler.usage import is_stopped
 from lepa.scheduler.view import View
 
 CANCELLED_STOPPED = "Cancelled because job is stopped"

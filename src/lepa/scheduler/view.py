@@ -9,6 +9,7 @@ from lepa.model.job import Job
 from lepa.model.node import Node
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.tenancy import NodePool
+from lepa.model.usage import NodeUsage
 
 
 class View(Protocol):
@@ -29,6 +30,9 @@ class View(Protocol):
 
     def node_allocations(self, node_id: str) -> Sequence[Allocation]:
         """All allocations on a node, of every status."""
+
+    def node_usage(self, node_id: str) -> NodeUsage:
+        """What the allocations on a node occupy together."""
 
     def node(self, node_id: str) -> Node | None:
         """One node."""

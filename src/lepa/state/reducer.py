@@ -1,8 +1,8 @@
 """Pure: (snapshot, changes) -> the next snapshot.
 
 A batch of store changes is decoded and put into the tables. What follows from it is brought up to date: each touched
-job's counts and status, the counts of its parent's children, the nodes concerned. Out comes the next snapshot with
-everything that was touched.
+job's counts and status, the counts of its parent's children, the nodes concerned and what is used of them. Out comes
+the next snapshot with everything that was touched.
 
 Reducing changes one by one or in batches, or reading the store anew, ends in the same rows, orders, counts and
 statuses. Only indexes of tables and groups may be higher after a read, because a read does not tell when something
@@ -10,7 +10,7 @@ was deleted.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job
 from lepa.model.job_views import JobChildrenSummary
 from lepa.model.node import Node
+from lepa.model.usage import NodeUsage
 from lepa.state.job_tally import JobKey, JobTally, TallyEdit, job_status
 from lepa.state.keys import KINDS, THIS_REVISION, split
 from lepa.state.sharing import share_allocation
@@ -67,6 +68,7 @@ def load(read: Read) -> Snapshot:
         snapshot.children_counts,
         summary_index=read.revision,
         forgotten=read.revision,
+        usages=snapshot.usages,
     )
 
 
@@ -81,6 +83,7 @@ class _Batch:
         self.tallies: dict[JobKey, TallyEdit] = {}
         self.restated: set[JobKey] = set()  # jobs whose summary changed for another reason than a count
         self.nodes: set[str] = set()
+        self.usages: dict[str, NodeUsage] = {}
 
     def reduce(self, changes: Sequence[Change]) -> Reduction:
         rows = list(self._rows(changes))
@@ -108,6 +111,7 @@ class _Batch:
             self.index if summarised else self.before.summary_index,
             touches,
             forgotten,
+            _updated(self.before.usages, self.usages, lambda _, usage: not usage.running),
         )
         return Reduction(after, frozenset(touched), _with_statuses(rows, after))
 
@@ -138,7 +142,10 @@ class _Batch:
         for alloc, by in ((before, -1), (after, 1)):
             if alloc is not None:
                 self._tally((alloc.namespace, alloc.job_id)).count_allocation(alloc, by)
-                self.nodes.update([alloc.node_id] if alloc.node_id else [])
+        if before is not None and before.node_id:
+            self._use(before.node_id, before, None)
+        if after is not None and after.node_id:
+            self._use(after.node_id, None, after)
 
     def note_evaluation(self, before: Evaluation | None, after: Evaluation | None) -> None:
         for evaluation, by in ((before, -1), (after, 1)):
@@ -150,6 +157,11 @@ class _Batch:
 
     def note_node(self, before: Node | None, after: Node | None) -> None:
         self.nodes.update(node.id for node in (before, after) if node)
+
+    def _use(self, node_id: str, before: Allocation | None, after: Allocation | None) -> None:
+        self.nodes.add(node_id)
+        usage = self.usages.get(node_id) or self.before.node_usage(node_id)
+        self.usages[node_id] = usage.changed(before, after)
 
     def _tally(self, key: JobKey) -> TallyEdit:
         if key not in self.tallies:
@@ -213,9 +225,7 @@ def _moved(counts: JobChildrenSummary, by_status: dict[str, int]) -> JobChildren
     return replace(counts, **{status: getattr(counts, status) + by for status, by in by_status.items()})
 
 
-def _updated(
-    old: "Map[JobKey, Any]", new: dict[JobKey, Any], empty: Callable[[JobKey, Any], bool]
-) -> "Map[JobKey, Any]":
+def _updated(old: "Map[Any, Any]", new: Mapping[Any, Any], empty: Callable[[Any, Any], bool]) -> "Map[Any, Any]":
     """`old` with `new`, without those of `new` that say nothing."""
     edit = old.mutate()
     for key, value in new.items():

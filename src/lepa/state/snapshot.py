@@ -23,6 +23,7 @@ from lepa.model.node import Node
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
+from lepa.model.usage import NodeUsage
 from lepa.state.job_tally import JobKey, JobTally, group_summaries
 from lepa.state.tables import Key, Shape, Table, TableEdit, Watch
 
@@ -31,6 +32,8 @@ TOUCHES_MAX: Final = 1_024
 
 JOB_SUMMARY: Final = "job_summary"
 """Not a table: a watch on it (or on `id` and (namespace, job id)) fires when counts or the status of a job change."""
+
+_UNUSED: Final = NodeUsage()
 
 
 def _id(parts: tuple[str, ...]) -> str:
@@ -110,6 +113,7 @@ class Snapshot:
         "tables",
         "tallies",
         "touches",
+        "usages",
     )
 
     def __init__(
@@ -121,8 +125,12 @@ class Snapshot:
         summary_index: int = 0,
         touches: tuple[Touch, ...] = (),
         forgotten: int = 0,
+        usages: "Map[str, NodeUsage] | None" = None,
     ) -> None:
-        """summary_index: of JOB_SUMMARY as a whole. touches: oldest first; those up to `forgotten` are not kept."""
+        """summary_index: of JOB_SUMMARY as a whole. touches: oldest first; those up to `forgotten` are not kept.
+
+        usages: by node id, without those that are not used.
+        """
         self.index = index
         self.tables = tables
         self.tallies = tallies
@@ -130,6 +138,7 @@ class Snapshot:
         self.summary_index = summary_index
         self.touches = touches
         self.forgotten = forgotten
+        self.usages: Map[str, NodeUsage] = Map() if usages is None else usages
         self._summaries: dict[JobKey, JobSummary] = {}
 
     # Indexes
@@ -255,6 +264,10 @@ class Snapshot:
     def node_allocations(self, node_id: str) -> tuple[Allocation, ...]:
         """All allocations on a node, of every status, oldest first."""
         return self.tables["allocs"].group("node", node_id)
+
+    def node_usage(self, node_id: str) -> NodeUsage:
+        """What the allocations on a node occupy together."""
+        return self.usages.get(node_id, _UNUSED)
 
     def evaluation_allocations(self, eval_id: str) -> tuple[Allocation, ...]:
         """Allocations that an evaluation placed or changed last."""

@@ -19,8 +19,8 @@ from lepa.model.resources import (
     RequestedDevice,
     Resources,
 )
+from lepa.model.usage import Usage, allocation_usage
 from lepa.scheduler.preempt import choose_victims
-from lepa.scheduler.usage import Usage, allocation_usage
 
 
 def choose(need: int, *candidates: tuple[int, int]) -> list[str] | None:

@@ -37,5 +37,8 @@ def test_every_key_belongs_to_a_known_table() -> None:
         keys.service_key("ns", "s", "i"),
         keys.scaling_event_key("ns", "j", "g", 1),
         keys.scheduler_configuration_key(),
+        keys.kv_key("some/key"),
+        keys.kv_delay_key("some/key"),
+        keys.session_key("s"),
     ]
     assert {keys.split(key)[0] for key in made} == set(keys.KINDS)

@@ -7,7 +7,8 @@ from tests.builders import make_alloc, make_group, make_node, make_task
 from lepa.model.node import LegacyNodeCpuResources, NodeReservedCpuResources, NodeReservedResources
 from lepa.model.policies import TaskLifecycle
 from lepa.model.resources import AllocatedCpuResources, AllocatedTaskResources, Resources
-from lepa.scheduler.usage import (
+from lepa.model.usage import (
+    NodeUsage,
     Usage,
     allocation_usage,
     core_mhz,
@@ -16,6 +17,7 @@ from lepa.scheduler.usage import (
     has_ended,
     node_capacity,
     occupies,
+    usage_of,
 )
 
 
@@ -74,3 +76,19 @@ def test_capacity_is_less_what_the_operator_keeps() -> None:
 def test_exhausted_names_the_first_dimension() -> None:
     assert Usage(1, 2, 3).exhausted(Usage(1, 1, 1)) == "memory"
     assert Usage(1, 2, 3).fits(Usage(1, 2, 3))
+
+
+def test_the_usage_of_a_node_follows_its_allocations() -> None:
+    first, second = make_alloc("a"), make_alloc("b")
+    both = usage_of([first, second])
+    assert both == NodeUsage(allocation_usage(first).plus(allocation_usage(second)), 2)
+    stopped = msgspec.structs.replace(first, desired_status="stop")
+    assert both.changed(first, stopped) == usage_of([second])
+    assert both.changed(first, stopped).changed(stopped, None).changed(second, None) == NodeUsage()
+
+
+def test_a_sidecar_counts_beside_the_one_task() -> None:
+    alloc = make_alloc()
+    sidecar = TaskLifecycle(hook="prestart", sidecar=True)
+    resources = msgspec.structs.replace(alloc.allocated_resources, task_lifecycles={"web": sidecar})
+    assert allocation_usage(msgspec.structs.replace(alloc, allocated_resources=resources)) == allocation_usage(alloc)

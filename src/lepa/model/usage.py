@@ -38,11 +38,35 @@ class Usage(NamedTuple):
 
     def plus(self, other: "Usage") -> "Usage":
         """The sum in every dimension."""
-        return Usage(*(a + b for a, b in zip(self, other, strict=True)))
+        return Usage(self[0] + other[0], self[1] + other[1], self[2] + other[2], self[3] + other[3])
 
     def minus(self, other: "Usage") -> "Usage":
         """The difference in every dimension; may be negative."""
-        return Usage(*(a - b for a, b in zip(self, other, strict=True)))
+        return Usage(self[0] - other[0], self[1] - other[1], self[2] - other[2], self[3] - other[3])
+
+
+class NodeUsage(NamedTuple):
+    """What the allocations of a node occupy together, and how many of them do."""
+
+    used: Usage = Usage()
+    running: int = 0
+
+    def changed(self, before: Allocation | None, after: Allocation | None) -> "NodeUsage":
+        """The same after one allocation of the node has become another; None: it was not there, or is gone."""
+        used, running = self
+        if before is not None and occupies(before):
+            used, running = used.minus(allocation_usage(before)), running - 1
+        if after is not None and occupies(after):
+            used, running = used.plus(allocation_usage(after)), running + 1
+        return NodeUsage(used, running)
+
+
+def usage_of(allocs: Iterable[Allocation]) -> NodeUsage:
+    """What some allocations of one node occupy."""
+    total = NodeUsage()
+    for alloc in allocs:
+        total = total.changed(None, alloc)
+    return total
 
 
 _DIMENSIONS = ("cpu", "memory", "disk", "cores")
@@ -70,6 +94,10 @@ def allocation_usage(alloc: Allocation) -> Usage:
 
 def resources_usage(resources: AllocatedResources) -> Usage:
     """What was given, the peak over the life cycle of its tasks."""
+    if len(resources.tasks) == 1 and not any(resources.task_lifecycles.values()):
+        (given,) = resources.tasks.values()
+        cpu = given.cpu
+        return Usage(cpu.cpu_shares, given.memory.memory_mb, resources.shared.disk_mb, len(cpu.reserved_cores))
     tasks = []
     for name, given in resources.tasks.items():
         usage = Usage(given.cpu.cpu_shares, given.memory.memory_mb, 0, len(given.cpu.reserved_cores))
