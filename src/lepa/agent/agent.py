@@ -36,8 +36,10 @@ from lepa.catalog.watcher import Watcher
 from lepa.client.client import Client
 from lepa.client.fingerprint.registry import Fingerprint
 from lepa.consul.app import ConsulApi
-from lepa.consul.edge import ConsulSettings, Guest
+from lepa.consul.edge import ConsulSettings, Guest, own_services
 from lepa.consul.following import Following
+from lepa.consul.local_services import LocalServices
+from lepa.consul.registrations import AgentNode
 from lepa.dns.resolver import DnsSettings
 from lepa.dns.server import DnsServer
 from lepa.drivers.registry import DriverHost, build_drivers
@@ -202,7 +204,7 @@ class Agent:
         return self.view.dns
 
     async def _consul(self, connection: AsyncConnection) -> Following:
-        config, following = self.config, Following(self._clock)
+        config = self.config
         address, _, _ = self._http_address.rpartition(":")
         identity = ConsulSettings(
             node_name=config.name,
@@ -213,7 +215,11 @@ class Agent:
             server_port=config.ports.rpc,
             version=__version__,
         )
-        guest = Guest(identity, following, connection, self._clock, self._random)
+        following = Following(self._clock, own_services(identity))
+        node = AgentNode(config.name, identity.node_id, identity.address, config.datacenter)
+        local = LocalServices(node, connection, following, self._clock, self._random)
+        await self._stack.enter_async_context(local)
+        guest = Guest(identity, following, local, connection, self._clock, self._random)
         where = config.consul_api.address or config.bind_addr
         await self._stack.enter_async_context(ConsulApi(guest, where, config.consul_api.port))
         return following

@@ -13,13 +13,18 @@ from typing import Self
 
 from aiohttp import web
 
-from lepa.consul import agent_routes, catalog_routes
+from lepa.consul import agent_routes, catalog_routes, kv_routes, registration_routes
 from lepa.consul.edge import Guest, Handle, Route, text_response
 from lepa.model.errors import Code, LepaError
 
 log = logging.getLogger(__name__)
 
-ROUTES: tuple[Route, ...] = (*catalog_routes.ROUTES, *agent_routes.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *catalog_routes.ROUTES,
+    *registration_routes.ROUTES,
+    *agent_routes.ROUTES,
+    *kv_routes.ROUTES,
+)
 BODY_MAX = 2 * 1024 * 1024
 SHUTDOWN_S = 1.0
 BACKLOG = 1024

@@ -10,15 +10,19 @@ from typing import Any, NamedTuple
 import msgspec
 from aiohttp import web
 
+from lepa.catalog.table import Instance
 from lepa.consul.following import Following
 from lepa.consul.indexes import View
+from lepa.consul.local_services import LocalServices
 from lepa.consul.views import Asked
 from lepa.kit.bexpr import FilterError, compile_filter
 from lepa.kit.durations import SECOND, parse_duration
 from lepa.kit.sources import Clock, Random
 from lepa.model import wire
 from lepa.model.errors import LepaError, invalid
+from lepa.sdk.address import Params
 from lepa.sdk.async_connection import AsyncConnection
+from lepa.sdk.connection import Answer
 
 WAIT_DEFAULT_S = 300.0
 WAIT_MAX_S = 600.0
@@ -45,11 +49,29 @@ class ConsulSettings(NamedTuple):
     version: str = ""
 
 
+def own_services(settings: ConsulSettings) -> tuple[Instance, ...]:
+    """What Consul's servers register of themselves: the service `consul`."""
+    if not settings.server:
+        return ()
+    return (
+        Instance(
+            id="consul",
+            service="consul",
+            namespace=settings.namespace,
+            node_id=settings.node_id,
+            node_name=settings.node_name,
+            datacenter=settings.datacenter,
+            port=settings.server_port,
+        ),
+    )
+
+
 class Guest(NamedTuple):
     """Everything that a handler may use."""
 
     settings: ConsulSettings
     catalog: Following
+    local: LocalServices
     api: AsyncConnection
     clock: Clock
     random: Random
@@ -162,6 +184,32 @@ def read(show: Callable[[View, Asked], Any], index_of: Callable[[View, Asked], i
         return shown_response(request, shown, headers(index_of(view, wanted), wait.consistency))
 
     return handle
+
+
+async def json_object(request: web.Request) -> dict[str, Any]:
+    """The body, which has to be a JSON object; {} when there is none. Raises LepaError(invalid)."""
+    body = await json_body(request)
+    if not isinstance(body, dict):
+        raise invalid("Request decode error: expected a JSON object")
+    return body
+
+
+async def json_body(request: web.Request) -> Any:
+    """The decoded body; {} when there is none. Raises LepaError(invalid)."""
+    raw = await request.read()
+    try:
+        return msgspec.json.decode(raw) if raw.strip() else {}
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise invalid(f"Request decode error: {error}") from error
+
+
+async def forward(guest: Guest, method: str, path: str, body: Any = None, params: Params | None = None) -> Answer:
+    """A write to the agent's API; its refusal keeps the status that it had there."""
+    try:
+        return await guest.api.send(method, path, params, body)
+    except LepaError as error:
+        status = error.facts.get("status")
+        raise LepaError(error.code, error.message, **({"http_status": status} if status else {})) from error
 
 
 def headers(index: int, consistency: str = "leader") -> dict[str, str]:

@@ -7,9 +7,9 @@ back to waiting when what it asked about has not changed.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
-from lepa.catalog.table import ServiceTable
+from lepa.catalog.table import Instance, ServiceTable
 from lepa.consul.indexes import View, advance
 from lepa.kit.sources import Clock
 from lepa.model.errors import LepaError
@@ -19,10 +19,11 @@ FIRST_WAIT_S = 10.0
 
 
 class Following:
-    """The newest view."""
+    """The newest view. own: instances that are always shown: the service `consul`, which clients expect to find."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, own: Sequence[Instance] = ()) -> None:
         self._clock = clock
+        self._own = tuple(own)
         self._newer = asyncio.Event()
         self._view = View()
 
@@ -35,6 +36,9 @@ class Following:
 
     def publish(self, table: ServiceTable) -> None:
         """Show `table` from now on."""
+        for own in self._own:
+            others = table.service(own.namespace, own.service).all
+            table = table.with_service(own.namespace, own.service, [*others, own], table.index)
         before, self._view = self._view, advance(self._view, table)
         if self._view.changed != before.changed:
             newer, self._newer = self._newer, asyncio.Event()

@@ -1,8 +1,8 @@
-"""Reads of the HTTP API for running parts: many at a time, blocking ones included."""
+"""Calls of the HTTP API for running parts: many at a time, blocking reads included."""
 
 from collections.abc import AsyncIterator
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import aiohttp
 import msgspec
@@ -50,10 +50,16 @@ class AsyncConnection:
             raise LepaError("no_leader", f"no agent answers at {self.target.url}: {error}") from error
 
     async def get(self, path: str, params: Params | None = None) -> Answer:
-        """A read. Raises LepaError."""
+        """A read. Raises LepaError, whose facts have the status and, where it is told, the index of the answer."""
+        return await self.send("GET", path, params)
+
+    async def send(self, method: str, path: str, params: Params | None = None, body: Any = None) -> Answer:
+        """Any call whose answer is JSON or empty; the body is sent as JSON. Raises LepaError as `get` does."""
         url = self.target.url + path_with(self.target, path, params)
+        data = None if body is None else msgspec.json.encode(body)
+        extra = headers(self.target) | ({"Content-Type": "application/json"} if body is not None else {})
         try:
-            async with self._entered().get(url, headers=headers(self.target)) as response:
+            async with self._entered().request(method, url, data=data, headers=extra) as response:
                 raw = await response.read()
         except TimeoutError as error:
             raise LepaError("timeout", f"{self.target.url} did not answer in time") from error
@@ -61,9 +67,8 @@ class AsyncConnection:
             raise LepaError("no_leader", f"no agent answers at {self.target.url}: {error}") from error
         if response.status >= 300:
             raise self._refused(response, raw)
-        index = response.headers.get("X-Nomad-Index", "0")
         value = msgspec.json.decode(raw) if raw.strip() else None
-        return Answer(value, int(index) if index.isdigit() else 0, response.headers.get("X-Nomad-NextToken", ""))
+        return Answer(value, _index(response), response.headers.get("X-Nomad-NextToken", ""))
 
     def _entered(self) -> aiohttp.ClientSession:
         if self._session is None:
@@ -73,4 +78,9 @@ class AsyncConnection:
     @staticmethod
     def _refused(response: aiohttp.ClientResponse, raw: bytes) -> LepaError:
         text = raw.decode("utf-8", "replace").strip() or str(response.reason)
-        return LepaError(CODES.get(response.status, "internal"), text, status=response.status)
+        return LepaError(CODES.get(response.status, "internal"), text, status=response.status, index=_index(response))
+
+
+def _index(response: aiohttp.ClientResponse) -> int:
+    text = response.headers.get("X-Nomad-Index", "0")
+    return int(text) if text.isdigit() else 0

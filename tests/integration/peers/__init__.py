@@ -1,5 +1,5 @@
 """Programs from PyPI that tests run against. They are no dependency of the project: each is installed for one session,
-in the versions and with the digests that its file names."""
+in the versions and with the digests that its file names. A file is complete; what its packages ask for is not looked at."""
 
 import subprocess
 import sys
@@ -15,7 +15,7 @@ def install(name: str, folder: Path) -> Path:
     if target.exists():
         return target
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
-    command += ["--require-hashes", "--target", str(target), "-r", str(LOCKS / f"{name}.txt")]
+    command += ["--no-deps", "--require-hashes", "--target", str(target), "-r", str(LOCKS / f"{name}.txt")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_S, check=False)
     assert done.returncode == 0, f"{name} could not be installed from PyPI:\n{done.stderr}"
     return target

@@ -1,9 +1,10 @@
-"""Calls every method of the real clipper_admin 0.4.1 on frontends of lepa. Runs in that package's own environment.
+"""Calls every method of the real clipper_admin 0.4.1 on frontends of lepa.
 
     python clipper_admin_driver.py LEPA_PYTHON FOLDER
 
 Prints one JSON object: what each step answered. The container manager starts plain processes; the Docker client, which
-`build_model` needs, is replaced by one that keeps what would have been copied into the image.
+`build_model` needs, is replaced by one that keeps what would have been copied into the image. PYTHONPATH leads to the
+library and what it wants in old versions; lepa's own processes do not get to see it.
 """
 
 import json
@@ -283,4 +284,5 @@ def steps(connection, manager, store, folder, told):
 
 
 if __name__ == "__main__":
+    del os.environ["PYTHONPATH"]
     print(json.dumps(run(sys.argv[1], sys.argv[2])))

@@ -1,4 +1,4 @@
-"""Reads of the HTTP API for running parts."""
+"""Calls of the HTTP API for running parts."""
 
 from collections.abc import AsyncIterator
 
@@ -13,7 +13,9 @@ from lepa.sdk.async_connection import AsyncConnection
 
 async def answer(request: web.Request) -> web.StreamResponse:
     if request.path == "/missing":
-        return web.Response(status=404, text="job not found")
+        return web.Response(status=404, text="job not found", headers={"X-Nomad-Index": "6"})
+    if request.path == "/echo":
+        return web.json_response([request.method, await request.json()])
     if request.path == "/lines":
         return web.Response(body=b'{}\n{"Index":1}\n')
     return web.json_response({"query": dict(request.query)}, headers={"X-Nomad-Index": "9", "X-Nomad-NextToken": "n"})
@@ -39,6 +41,11 @@ async def test_a_refusal_is_its_text_and_code(connection: AsyncConnection) -> No
     with pytest.raises(LepaError, match="job not found") as caught:
         await connection.get("/missing")
     assert caught.value.code == "not_found"
+    assert (caught.value.facts["status"], caught.value.facts["index"]) == (404, 6)
+
+
+async def test_a_body_is_sent_as_json(connection: AsyncConnection) -> None:
+    assert (await connection.send("PUT", "/echo", body={"a": 1})).value == ["PUT", {"a": 1}]
 
 
 async def test_a_stream_gives_its_lines(connection: AsyncConnection) -> None:
