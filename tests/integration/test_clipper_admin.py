@@ -1,27 +1,22 @@
 """The real clipper_admin 0.4.1, as its users have it, drives frontends of lepa: every method of its connection."""
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.integration.peer_packages import PEERS, peer_python
-
-
-@pytest.fixture(scope="session")
-def clipper_python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    with peer_python("clipper_admin", tmp_path_factory.mktemp("peers")) as python:
-        yield python
+from tests.integration.peers import LOCKS, install
 
 
 @pytest.mark.timeout(400)
-def test_every_method_of_clippers_own_library_works(clipper_python: Path, tmp_path: Path) -> None:
+def test_every_method_of_clippers_own_library_works(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
-    command = [clipper_python, PEERS / "clipper_admin_driver.py", sys.executable, tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    environment = {**os.environ, "PYTHONPATH": str(install("clipper_admin", tmp_path))}
+    command = [sys.executable, LOCKS / "clipper_admin_driver.py", sys.executable, tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-5000:]
     told: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     app = {

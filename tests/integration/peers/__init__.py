@@ -1,5 +1,5 @@
 """Programs from PyPI that tests run against. They are no dependency of the project: each is installed for one session,
-in the versions and with the digests that its file names. A file is complete; what its packages ask for is not looked at."""
+in the versions and with the digests that its file names. What packages ask for beside the file is not looked at."""
 
 import subprocess
 import sys
