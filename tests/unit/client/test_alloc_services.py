@@ -9,7 +9,7 @@ from lepa.client.alloc_services import GROUP, AllocServices, checks_count
 from lepa.client.checks import Checks
 from lepa.client.instances import Instance, Source
 from lepa.client.service_sync import ServiceSync
-from lepa.model.service import Service, ServiceCheck, ServiceRegistration
+from lepa.model.service import CheckState, Service, ServiceCheck, ServiceRegistration
 
 
 class FakeSync:
@@ -20,8 +20,8 @@ class FakeSync:
     def register(self, registration: ServiceRegistration) -> None:
         self.wanted[registration.id] = registration
 
-    def set_status(self, service_id: str, status: str) -> None:
-        self.wanted[service_id] = ServiceRegistration(id=service_id, status=status)
+    def set_status(self, service_id: str, status: str, checks: tuple[CheckState, ...] = ()) -> None:
+        self.wanted[service_id] = ServiceRegistration(id=service_id, status=status, checks=checks)
 
     def deregister(self, ids: list[str], *, unseen: bool) -> None:
         for service_id in ids:
@@ -42,6 +42,9 @@ class FakeChecks:
 
     def status(self, service_id: str) -> str:
         return self.verdict
+
+    def states(self, service_id: str) -> tuple[CheckState, ...]:
+        return (CheckState(id="c", status=self.verdict),)
 
     def asked(self, service_id: str) -> bool:
         return self.has_asked
@@ -90,6 +93,7 @@ def test_a_registration_has_the_status_of_its_checks_now(it: Fixture) -> None:
     it.checks.verdict = "passing"
     it.services.offer(GROUP, source("a", checks=1), None)
     assert [each.status for each in it.sync.wanted.values()] == ["passing"]
+    assert [check.status for each in it.sync.wanted.values() for check in each.checks] == ["passing"]
 
 
 def test_after_an_agents_restart_a_service_waits_for_its_first_results() -> None:
@@ -99,7 +103,7 @@ def test_after_an_agents_restart_a_service_waits_for_its_first_results() -> None
     (service_id,) = it.checks.followed
     it.services.checked(service_id, "critical")
     assert it.names() == set()
-    it.checks.has_asked = True
+    it.checks.has_asked, it.checks.verdict = True, "passing"
     it.services.checked(service_id, "passing")
     assert [each.status for each in it.sync.wanted.values()] == ["passing"]
     it.services.checked(service_id, "critical")

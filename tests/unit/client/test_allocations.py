@@ -33,10 +33,11 @@ async def test_only_so_many_ended_allocations_are_kept_and_the_oldest_go(client:
 
 
 async def test_an_end_that_the_servers_do_not_know_is_kept(client: Client, servers: Servers) -> None:
-    job = make_job(type="batch", groups=(make_group(tasks=(make_task(config={"run_for": "300ms"}),)),))
+    job = make_job(type="batch", groups=(make_group(tasks=(make_task(config={"run_for": "1h"}),)),))
     servers.place(alloc := placed(job))
     await servers.status(alloc.id, "running")
     servers.away = True
+    client._allocations.runner(alloc.id).stop()
     await servers.until(lambda: client.counts() == {"complete": 1})
     await client.collect()
     assert client.has_allocation(alloc.id)

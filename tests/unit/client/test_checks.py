@@ -94,6 +94,37 @@ async def test_http_statuses(watched: Watched, line: bytes, status: str) -> None
     assert watched.checks.status("s") == status
 
 
+@pytest.mark.parametrize(
+    ("line", "status"), [(b"302 Found", "passing"), (b"404 No", "critical"), (b"429 B", "critical")]
+)
+async def test_http_statuses_of_nomads_own_provider(watched: Watched, line: bytes, status: str) -> None:
+    async with listener(b"HTTP/1.1 " + line + b"\r\nContent-Length: 0\r\nConnection: close\r\n\r\n") as port:
+        found = instance("http", port, path="/health")
+        watched.checks.follow(found._replace(checks=(found.checks[0]._replace(native=True),)))
+        await watched.rounds(2)
+    assert watched.checks.status("s") == status
+
+
+@pytest.mark.parametrize(("body", "status"), [(b"\x08\x01", "passing"), (b"\x08\x02", "critical")])
+async def test_grpc_passes_when_the_server_serves(watched: Watched, body: bytes, status: str) -> None:
+    message = b"\0\0\0\0" + bytes((len(body),)) + body
+    async with listener(len(message).to_bytes(3, "big") + b"\0\0\0\0\0\1" + message) as port:
+        watched.checks.follow(instance("grpc", port, grpc_service="web"))
+        await watched.rounds(2)
+    assert watched.checks.status("s") == status
+
+
+async def test_the_catalog_gets_each_check_with_its_last_words(watched: Watched) -> None:
+    assert watched.checks.states("s") == ()
+    watched.script = lambda check: (1, b"said " + b"x" * 10_000)
+    watched.checks.follow(instance())
+    assert watched.checks.states("s")[0].status == "critical"
+    await watched.rounds()
+    (state,) = watched.checks.states("s")
+    assert (state.id, state.name, state.type, state.status, len(state.output)) == ("s-0", "c", "script", "warning", 512)
+    assert state.definition == {"Interval": "1s", "Timeout": "1s"}
+
+
 async def test_a_port_that_nobody_listens_on_is_critical_and_an_open_one_passes(watched: Watched) -> None:
     async with listener(b"") as port:
         watched.checks.follow(instance("tcp", port))
