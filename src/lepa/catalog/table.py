@@ -47,6 +47,11 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     create_index: int = 0
     modify_index: int = 0
 
+    @property
+    def share(self) -> int:
+        """The weight that holds now."""
+        return self.warning_weight if self.status == "warning" else self.weight
+
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
     """One node that has a name. address: IP or host name. meta: what its operator said of it, as pairs."""

@@ -52,7 +52,7 @@ class AllocServices:
         self._seen.add(owner)
         for instance in wanted:
             self._checks.follow(instance)
-            registration = replace(instance.registration, status=self._checks.status(instance.registration.id))
+            registration = self._with_results(instance.registration)
             if hold and instance.checks:
                 self._held[registration.id] = registration
             else:
@@ -62,10 +62,14 @@ class AllocServices:
         """An instance's checks say this."""
         held = self._held.get(service_id)
         if held is None:
-            self._sync.set_status(service_id, status)
+            self._sync.set_status(service_id, status, self._checks.states(service_id))
         elif self._checks.asked(service_id):
             del self._held[service_id]
-            self._sync.register(replace(held, status=status))
+            self._sync.register(self._with_results(held))
+
+    def _with_results(self, registration: ServiceRegistration) -> ServiceRegistration:
+        service_id = registration.id
+        return replace(registration, status=self._checks.status(service_id), checks=self._checks.states(service_id))
 
     def withdraw(self, owner: str, source: Source, task: Task | None) -> list[str]:
         """Remove the owner's instances from the catalog; returns the ids of what was removed."""

@@ -5,29 +5,28 @@ change of a service's worst status is reported at once. `check_restart` counts f
 """
 
 import asyncio
-import contextlib
 import logging
-import ssl
 from collections.abc import Awaitable, Callable
-from functools import cache
 from typing import NamedTuple
 
 import aiohttp
 
 from lepa.client.check_tally import Tally
 from lepa.client.instances import Check, Instance, worst
-from lepa.kit.durations import SECOND
+from lepa.kit.durations import SECOND, format_duration
+from lepa.kit.probes import HttpQuestion, Tls, ask_grpc, ask_http, ask_tcp
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError
-from lepa.model.service import CheckQueryResult
+from lepa.model.service import CheckQueryResult, CheckState, ServiceCheck
 
 log = logging.getLogger(__name__)
 
 OUTPUT_MAX = 4096
 SETTLE_S = 0.05
 INTERVAL_MIN_S = 0.1
-BODY_MAX = 64 * 1024
+CATALOG_OUTPUT_MAX = 512
+"""Characters of a check's output that the catalog gets, with the next change of a status."""
 
 Script = Callable[[Check], Awaitable[tuple[int, bytes]]]
 """Runs a script check inside its task: exit code and output."""
@@ -44,7 +43,7 @@ class Verdict(NamedTuple):
 class Checks:
     """Checks of one allocation.
 
-    report(service id, status) is called when a service's worst status changes, and after each check's first result.
+    report(service id, worst status) is called when a check's status changes, and after each check's first result.
     restart(task, reason) is called when `check_restart` says so.
     """
 
@@ -97,6 +96,24 @@ class Checks:
         """Whether every check of an instance has had a result."""
         return all(tally.asked for tally in self._tallies.get(service_id, {}).values())
 
+    def states(self, service_id: str) -> tuple[CheckState, ...]:
+        """The checks of an instance and what they said last, as the catalog shows them."""
+        instance = self._followed.get(service_id)
+        return tuple(map(self._state, instance.checks)) if instance else ()
+
+    def _state(self, check: Check) -> CheckState:
+        times = {"Interval": format_duration(check.spec.interval), "Timeout": format_duration(check.spec.timeout)}
+        result = self.results.get(check.id)
+        return CheckState(
+            id=check.id,
+            name=check.spec.name,
+            type=check.spec.type,
+            status=self._tallies[check.service_id][check.id].status,
+            output=result.output[:CATALOG_OUTPUT_MAX] if result else "",
+            notes=check.spec.notes,
+            definition=times,
+        )
+
     def healthy(self, count: int) -> bool:
         """Whether all `count` checks that the allocation should have run, and are as good as its health needs."""
         tallies = [tally for service in self._tallies.values() for tally in service.values()]
@@ -146,8 +163,13 @@ class Checks:
         kind = check.spec.type
         if kind == "http":
             return await self._ask_http(check)
-        if kind in {"tcp", "grpc"}:
-            return await _ask_tcp(check)
+        if kind == "tcp":
+            await ask_tcp(check.address, check.port)
+            return Verdict("passing", "nomad: tcp ok")
+        if kind == "grpc":
+            tls = _tls(check.spec) if check.spec.grpc_use_tls else None
+            said = await ask_grpc(check.address, check.port, check.spec.grpc_service, tls)
+            return Verdict("passing" if said == "SERVING" else "critical", f"nomad: grpc {said}")
         if kind == "script":
             code, output = await self._script(check)
             status = "passing" if code == 0 else "warning" if code == 1 else "critical"
@@ -158,27 +180,25 @@ class Checks:
         spec = check.spec
         path = spec.path if spec.path.startswith("/") else f"/{spec.path}"
         host = f"[{check.address}]" if ":" in check.address else check.address
-        headers = [(name, value) for name, values in spec.header.items() for value in values]
-        async with self._http.request(
-            spec.method or "GET",
+        question = HttpQuestion(
             f"{spec.protocol or 'http'}://{host}:{check.port}{path}",
-            headers=headers,
-            data=spec.body or None,
-            ssl=_tls(spec.tls_skip_verify) if spec.protocol == "https" else True,
-            server_hostname=spec.tls_server_name or None,
-        ) as response:
-            body = (await response.content.read(BODY_MAX)).decode(errors="replace")
-        text = f"nomad: http ok ({response.status})" if response.status < 300 else body
-        status = "passing" if 200 <= response.status < 300 else "warning" if response.status == 429 else "critical"
-        return Verdict(status, text, response.status)
+            spec.method or "GET",
+            tuple((name, value) for name, values in spec.header.items() for value in values),
+            spec.body,
+            _tls(spec),
+        )
+        answer = await ask_http(self._http, question)
+        text = f"nomad: http ok ({answer.status})" if answer.status < 300 else answer.body
+        return Verdict(_http_status(answer.status, native=check.native), text, answer.status)
 
     def _take(self, check: Check, verdict: Verdict) -> None:
         self._record(check, verdict)
         tally, before = self._tallies[check.service_id][check.id], self.status(check.service_id)
+        own = tally.status
         first = tally.take(verdict.status)
         if (now := self.status(check.service_id)) != before:
             log.info("service status changed service=%s status=%s check=%s", check.service, now, check.spec.name)
-        if first or now != before:
+        if first or tally.status != own:
             self._report(check.service_id, now)
 
     def _record(self, check: Check, verdict: Verdict, *, pending: bool = False) -> None:
@@ -197,18 +217,12 @@ class Checks:
         )
 
 
-@cache
-def _tls(skip_verify: bool) -> ssl.SSLContext:
-    context = ssl.create_default_context()
-    if skip_verify:
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE
-    return context
+def _http_status(code: int, *, native: bool) -> str:
+    """What a status code means: for services of Nomad's own provider whatever is no error passes."""
+    if 200 <= code < (400 if native else 300):
+        return "passing"
+    return "warning" if code == 429 and not native else "critical"
 
 
-async def _ask_tcp(check: Check) -> Verdict:
-    _, writer = await asyncio.open_connection(check.address, check.port)
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
-    return Verdict("passing", "nomad: tcp ok")
+def _tls(spec: ServiceCheck) -> Tls:
+    return Tls(spec.tls_server_name, spec.tls_skip_verify)

@@ -22,7 +22,10 @@ NODE_ADDRESS = "unique.network.ip-address"
 
 
 class Check(NamedTuple):
-    """One check with everything resolved. id is stable over restarts of the agent."""
+    """One check with everything resolved. id is stable over restarts of the agent.
+
+    native: whether its service is of Nomad's own provider, for which answers over HTTP are judged more mildly.
+    """
 
     id: str
     service_id: str
@@ -32,6 +35,7 @@ class Check(NamedTuple):
     spec: ServiceCheck
     address: str
     port: int
+    native: bool = False
 
 
 class Instance(NamedTuple):
@@ -70,6 +74,7 @@ def _instance(source: Source, service: Service, task: str) -> Instance:
 
     canary = source.alloc.deployment_status is not None and source.alloc.deployment_status.canary
     tags = service.canary_tags if canary and service.canary_tags else service.tags
+    meta = service.canary_meta if canary and service.canary_meta else service.meta
     address, port = resolve(source, service.port_label, service.address_mode)
     owner = task or f"group-{source.group.name}"
     name = text(service.name)
@@ -85,6 +90,8 @@ def _instance(source: Source, service: Service, task: str) -> Instance:
         address=text(service.address) or address,
         port=port,
         weight=service.weights.passing if service.weights else 1,
+        warning_weight=service.weights.warning if service.weights else 1,
+        meta={text(key): text(value) for key, value in meta.items()},
     )
     checks = tuple(_check(source, service, task, registration, number) for number in range(len(service.checks)))
     initial = worst(check.spec.initial_status or "critical" for check in checks)
@@ -105,6 +112,7 @@ def _check(source: Source, service: Service, task: str, registration: ServiceReg
         spec=spec,
         address=address,
         port=port,
+        native=service.provider == "nomad",
     )
 
 

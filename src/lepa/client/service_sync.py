@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from lepa.client.waiting import happens
 from lepa.kit.sources import Clock
 from lepa.model.errors import LepaError
-from lepa.model.service import ServiceRegistration
+from lepa.model.service import CheckState, ServiceRegistration
 from lepa.rpc import methods as m
 from lepa.rpc.methods import Caller, Method
 from lepa.rpc.requests import Request, ServiceDeleteRequest, ServiceUpsertRequest
@@ -64,10 +64,11 @@ class ServiceSync:
         self._wanted[registration.id] = registration
         self._changed.set()
 
-    def set_status(self, service_id: str, status: str) -> None:
-        """An instance's checks say something else now."""
-        if (registration := self._wanted.get(service_id)) is not None and registration.status != status:
-            self.register(replace(registration, status=status))
+    def set_status(self, service_id: str, status: str, checks: tuple[CheckState, ...] = ()) -> None:
+        """An instance's checks say something else now: status is the worst of them."""
+        registration = self._wanted.get(service_id)
+        if registration is not None and (registration.status, registration.checks) != (status, checks):
+            self.register(replace(registration, status=status, checks=checks))
 
     def deregister(self, service_ids: Iterable[str], *, unseen: bool = False) -> None:
         """From now on these should not be in the catalog. unseen: an earlier agent may have registered them."""

@@ -297,7 +297,7 @@ class _Lookup:
             found = self._target(instance, ttl)
             if found:
                 target, extras = found
-                yield wire.srv_record(self._name, ttl, instance.weight, instance.port, target, extras)
+                yield wire.srv_record(self._name, ttl, instance.share, instance.port, target, extras)
 
     def _target(self, instance: Instance, ttl: int) -> tuple[bytes, tuple[Record, ...]] | None:
         """The name an SRV record gives for an instance, and what is worth adding about it.

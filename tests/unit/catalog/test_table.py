@@ -104,3 +104,8 @@ def test_addresses_lead_back_to_nodes_and_healthy_instances() -> None:
 def test_places_are_all_datacenters_and_regions() -> None:
     table = ServiceTable.build([instance(1, datacenter="DC1")], [Node(name="n", address="", region="global")], 1)
     assert table.places == {"dc1", "global"}
+
+
+def test_a_warning_instance_has_another_share() -> None:
+    row = Instance(id="a", service="web", weight=10, warning_weight=2)
+    assert (row.share, Instance(id="a", service="web", weight=10, warning_weight=2, status="warning").share) == (10, 2)

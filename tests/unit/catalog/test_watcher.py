@@ -36,6 +36,7 @@ class SmallAgent:
     def __init__(self) -> None:
         self.instances = [registration(1)]
         self.index = 10
+        self.node_status = "ready"
         self.events: asyncio.Queue[dict[str, Any] | None] = asyncio.Queue()
 
     async def services(self, request: web.Request) -> web.Response:
@@ -46,9 +47,8 @@ class SmallAgent:
         return web.json_response(self.instances, headers={"X-Nomad-Index": str(self.index)})
 
     async def nodes(self, request: web.Request) -> web.Response:
-        return web.json_response(
-            [{"ID": "n1", "Name": "node-1", "Address": "127.0.0.9", "Datacenter": "dc1", "Status": "ready"}]
-        )
+        node = {"ID": "n1", "Name": "node-1", "Address": "127.0.0.9", "Datacenter": "dc1", "Status": self.node_status}
+        return web.json_response([node], headers={"X-Nomad-Index": str(self.index)})
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
@@ -123,3 +123,42 @@ async def test_critical_instances_are_not_given_to_clients(agent: SmallAgent, pu
     agent.send(11, "ServiceRegistration", registration(1, Status="critical"))
     rows = (await published.next()).service("default", "web")
     assert (len(rows.all), rows.healthy) == (1, ())
+
+
+async def test_an_instance_on_a_node_that_is_down_is_not_healthy(agent: SmallAgent, published: Published) -> None:
+    assert (await published.next()).service("default", "web").healthy
+    agent.node_status = "down"
+    agent.events.put_nowait({"Index": 11, "Events": [{"Topic": "Node", "Type": "NodeStreamEvent", "Payload": {}}]})
+    table = await published.next()
+    assert (len(table.service("default", "web").all), table.service("default", "web").healthy) == (1, ())
+    assert table.nodes == {}
+
+
+async def test_a_machine_outside_the_cluster_is_a_node_while_it_offers_something(
+    agent: SmallAgent, published: Published
+) -> None:
+    await published.next()
+    outside = registration(9, NodeID="", NodeName="box", NodeAddress="10.9.9.9", ServiceName="printer")
+    agent.send(11, "ServiceRegistration", outside)
+    table = await published.next()
+    (row,) = table.service("default", "printer").all
+    found = table.node_of(row)
+    assert found is not None
+    assert (found.name, found.address) == ("box", "10.9.9.9")
+    agent.send(12, "ServiceDeregistration", outside)
+    assert (await published.next()).node("box") == ()
+
+
+async def test_the_index_of_a_table_never_falls(agent: SmallAgent, published: Published) -> None:
+    assert (await published.next()).index == 10
+    agent.node_status = "down"
+    agent.events.put_nowait({"Index": 8, "Events": [{"Topic": "Node", "Type": "NodeStreamEvent", "Payload": {}}]})
+    assert (await published.next()).index == 10
+
+
+async def test_what_registrations_tell_of_checks_and_meta_is_kept(agent: SmallAgent, published: Published) -> None:
+    await published.next()
+    check = {"ID": "c", "Name": "alive", "Status": "warning"}
+    agent.send(11, "ServiceRegistration", registration(2, Status="warning", Checks=[check], Meta={"v": "1"}))
+    row = (await published.next()).service("default", "web").all[1]
+    assert (row.status, row.healthy, row.checks[0].name, row.meta) == ("warning", True, "alive", (("v", "1"),))

@@ -74,3 +74,21 @@ def test_checks_are_interpolated_and_the_service_starts_with_their_worst_status(
     assert instance.registration.status == "critical"
     assert instances.worst(["passing", "warning"]) == "warning"
     assert instances.worst([]) == "passing"
+
+
+def test_meta_and_weights_are_told_and_canaries_have_their_own() -> None:
+    service = Service(
+        name="web",
+        meta={"v": "${attr.unknown}"},
+        canary_meta={"v": "new"},
+        weights=ServiceWeights(passing=5, warning=2),
+        provider="nomad",
+        checks=(ServiceCheck(type="tcp"),),
+    )
+    job = make_job(groups=(make_group(services=(service,)),))
+    (found,) = instances.of_group(Source(make_node(), job, job.task_groups[0], make_alloc("a", job=job), {}))
+    assert (found.registration.weight, found.registration.warning_weight) == (5, 2)
+    assert (list(found.registration.meta), found.checks[0].native) == (["v"], True)
+    canary = make_alloc("b", job=job, deployment_status=AllocDeploymentStatus(canary=True))
+    (found,) = instances.of_group(Source(make_node(), job, job.task_groups[0], canary, {}))
+    assert found.registration.meta == {"v": "new"}
