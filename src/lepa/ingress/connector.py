@@ -9,7 +9,7 @@ from contextlib import suppress
 from errno import EINPROGRESS
 from functools import partial
 
-from lepa.ingress.event_loop import EventLoop
+from lepa.ingress.event_loop import FAILED, READY_IN, EventLoop
 from lepa.ingress.routes import Target
 from lepa.ingress.tls_socket import client_context
 
@@ -24,7 +24,10 @@ Connected = Callable[[socket.socket | None, str], None]
 
 
 def tune(sock: socket.socket) -> None:
-    """Send small writes at once, and notice a peer that has vanished within two minutes."""
+    """Send small writes at once, and notice a peer that has vanished within two minutes.
+
+    What a listening socket is told holds for every connection that it accepts.
+    """
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
@@ -33,9 +36,12 @@ def tune(sock: socket.socket) -> None:
 
 
 class Dial:
-    """One attempt to reach a target. It calls `connected` once, unless it is cancelled before."""
+    """One attempt to reach a target. It calls `connected` once, unless it is cancelled before.
 
-    __slots__ = ("_connected", "_connector", "_sock", "_target", "deadline", "over")
+    spoken: whether the target may have sent something already.
+    """
+
+    __slots__ = ("_connected", "_connector", "_sock", "_target", "deadline", "over", "spoken")
 
     def __init__(self, connector: "Connector", target: Target, deadline: float, connected: Connected) -> None:
         self._connector = connector
@@ -44,6 +50,7 @@ class Dial:
         self._sock: socket.socket | None = None
         self.deadline = deadline
         self.over = False
+        self.spoken = True
 
     def connect(self, address: str) -> None:
         """Begin. The answer never comes before this returns, so that callers need not expect themselves."""
@@ -67,11 +74,12 @@ class Dial:
             return
         if isinstance(sock, ssl.SSLSocket):
             self._shake(sock)
-        elif code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+        elif events & FAILED and (code := sock.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)):
             self.fail(os.strerror(code))
         elif self._target.options.tls:
             self._begin_tls(sock)
         else:
+            self.spoken = bool(events & READY_IN)
             self._finish(sock, "")
 
     def _begin_tls(self, sock: socket.socket) -> None:
@@ -116,8 +124,7 @@ class Dial:
 
     def _close(self) -> None:
         if self._sock is not None:
-            self._connector.loop.forget(self._sock)
-            self._sock.close()
+            self._connector.loop.close_socket(self._sock)
             self._sock = None
 
     def _finish(self, sock: socket.socket | None, reason: str) -> None:

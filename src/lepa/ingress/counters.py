@@ -23,10 +23,12 @@ class ServiceCounters:
         self.sent = 0
         self.failed = 0
 
-    def served(self, status: int, seconds: float) -> None:
-        """A request is over. status: 499 when the client went away."""
+    def served(self, status: int, seconds: float, received: int, sent: int) -> None:
+        """A request is over. status: 499 when the client went away. received, sent: bytes of body and answer."""
         self.classes[min(5, status // 100)] += 1
         self.seconds += seconds
+        self.received += received
+        self.sent += sent
         place = 0
         for bound in BUCKETS_S:
             if seconds <= bound:

@@ -11,6 +11,7 @@ Handlers run on the loop's thread and must not block. What another thread has to
 import logging
 import select
 import socket
+import struct
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,9 +24,12 @@ log = logging.getLogger(__name__)
 READY_IN = select.EPOLLIN | select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
 READY_OUT = select.EPOLLOUT | select.EPOLLHUP | select.EPOLLERR
 HUNG_UP = select.EPOLLRDHUP | select.EPOLLHUP | select.EPOLLERR
+FAILED = select.EPOLLHUP | select.EPOLLERR
 EDGES = select.EPOLLIN | select.EPOLLOUT | select.EPOLLRDHUP | select.EPOLLET
 READABLE = select.EPOLLIN
 
+RESET = struct.pack("ii", 1, 0)
+"""SO_LINGER: on, for no time."""
 EVENTS_MAX = 256
 """Sockets served before the loop looks at everything else."""
 SWEEP_S = 0.25
@@ -71,11 +75,21 @@ class EventLoop:
         self._epoll.register(number, events)
 
     def forget(self, sock: socket.socket) -> None:
-        """Before a socket is closed, or handed to another handler."""
-        number = sock.fileno()
-        if self._ready.pop(number, None) is not None:
-            with suppress(OSError):
-                self._epoll.unregister(number)
+        """Watch a socket no longer, which stays open."""
+        if self._ready.pop(sock.fileno(), None) is not None:
+            self._epoll.unregister(sock.fileno())
+
+    def close_socket(self, sock: socket.socket) -> None:
+        """Close a socket, which ends the watch too: the kernel knows (epoll(7), question 6)."""
+        self._ready.pop(sock.fileno(), None)
+        sock.close()
+
+    def abort_socket(self, sock: socket.socket) -> None:
+        """Close with a reset instead of an end: the peer learns that it did not get everything."""
+        self._ready.pop(sock.fileno(), None)
+        with suppress(OSError):
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+        sock.close()
 
     def hand_over(self, sock: socket.socket, handler: Handler) -> None:
         """Let another handler serve a socket from now on, watched before or not."""

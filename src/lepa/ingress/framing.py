@@ -16,6 +16,19 @@ SIZE_LINE = re.compile(rb"([0-9A-Fa-f]{1,15})(?:[ \t]*;[^\r\n\0]*)?\r\n")
 TRAILER_LINE = re.compile(rb"(?:[!#$%&'*+\-.^_`|~0-9A-Za-z]+:[^\r\n\0]*)?\r\n")
 
 
+CHUNKED, UNTIL_CLOSE = -1, -2
+"""Bodies whose length is not known beforehand."""
+
+
+def framing_of(body: int) -> "Framing":
+    """The framing of a body of this length, or CHUNKED or UNTIL_CLOSE."""
+    if not body:
+        return NO_BODY
+    if body > 0:
+        return Length(body)
+    return Chunked() if body == CHUNKED else UntilClose()
+
+
 class Framing(Protocol):
     """The rest of a body."""
 

@@ -5,14 +5,19 @@ that belong to one connection alone are left out, all others pass as they came, 
 """
 
 import re
-from typing import Final
+from typing import Final, TypeVar
 
 import httptools
 
-from lepa.ingress.framing import NO_BODY, Chunked, Framing, Length, UntilClose
+from lepa.ingress.framing import CHUNKED, UNTIL_CLOSE
+from lepa.ingress.request_target import written_target
+from lepa.ingress.route_spec import Options
+from lepa.ingress.routes import plain_path
 
 HEAD_MAX: Final = 32_768
 HEADERS_MAX: Final = 200
+REMEMBERED_MAX: Final = 1_024
+REMEMBERED_SIZE_MAX: Final = 2_048
 HOST = re.compile(rb"[A-Za-z0-9._~%:\[\]-]*")
 TARGET = re.compile(rb"[\x21-\x7e\x80-\xff]+")
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"})
@@ -30,6 +35,8 @@ OF_CONNECTION = frozenset(
     {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"te", b"content-length"}
 )
 """Headers that are written anew or left out."""
+FORWARDING = frozenset({b"x-forwarded-for", b"x-forwarded-proto", b"x-forwarded-port", b"x-real-ip", b"forwarded"})
+"""Headers that another balancer has set."""
 OF_REQUEST = OF_CONNECTION | {b"host", b"x-forwarded-for", b"forwarded"}
 
 USUAL_CONNECTIONS = frozenset({b"keep-alive", b"close", b"upgrade", b"keep-alive, upgrade"})
@@ -89,10 +96,17 @@ class _ResponseCollector(_Collector):
 
 
 class RequestHead:
-    """A request's head. target: as it was sent, always with a leading slash or `*`. path: the same without a query."""
+    """A request's head. It never changes, so that one object serves all requests that begin with the same bytes.
+
+    target: as it was sent, always with a leading slash or `*`. path: the same without a query, as routes see it.
+    body: its length, CHUNKED or 0. upgrade: the protocol that the client asks to change to. forwarded: whether it has
+    passed another balancer. may_repeat: whether it may be sent to another target when the first one ended without a
+    word.
+    """
 
     __slots__ = (
-        "framing", "host", "keep_alive", "lines", "method", "minor", "path", "special", "target", "upgrade",
+        "_lines", "_wire", "_wired", "body", "forwarded", "host", "keep_alive", "may_repeat", "method", "minor", "path",
+        "special", "target", "upgrade",
     )  # fmt: skip
 
     def __init__(self, head: bytes) -> None:
@@ -103,13 +117,17 @@ class RequestHead:
         self.method: bytes = parser.get_method()
         self.minor = _minor(parser.get_http_version())
         self.special = special = collector.special
-        self.lines = collector.lines
+        self._lines = collector.lines
         self.keep_alive: bool = parser.should_keep_alive()
         if not collector.doubled.isdisjoint((b"host", b"content-length", b"transfer-encoding")):
             raise BadHead(400, "a header that may stand once stands twice")
         self._place(collector.target)
-        self.framing = _request_framing(special, self.minor)
-        self.upgrade = _upgrade(special) if self.method == b"GET" and self.framing is NO_BODY else b""
+        self.body = _request_body(special, self.minor)
+        self.upgrade = _upgrade(special) if self.method == b"GET" and not self.body else b""
+        self.forwarded = not FORWARDING.isdisjoint(special)
+        self.may_repeat = self.method in IDEMPOTENT
+        self._wired: Options | None = None
+        self._wire = b""
 
     def _place(self, target: bytes) -> None:
         """Find host and path in the target's form (RFC 9112, section 3.2)."""
@@ -132,24 +150,48 @@ class RequestHead:
             raise BadHead(400, "host or target is malformed")
         self.host = host.decode()
         self.target = target
-        path, _, _ = target.partition(b"?")
-        self.path = path.decode("latin-1")
+        self.path = plain_path(target.partition(b"?")[0].decode("latin-1"))
 
-    @property
-    def line(self) -> str:
-        """The request line, for the access log."""
-        return f"{self.method.decode('latin-1')} {self.target.decode('latin-1')} HTTP/1.{self.minor}"
+    def wire(self, options: Options, key: str) -> bytes:
+        """The head for a target whose address is `key`, up to the lines that tell of the client."""
+        if self._wired is options:
+            return self._wire
+        target, stripped = written_target(self.target, options)
+        named = key if options.host == "dst" else options.host or self.host or key
+        wire = self._written(target, named.encode("latin-1", "replace"), stripped.encode("latin-1"))
+        if options.host != "dst" and (self.host or options.host):
+            self._wired, self._wire = options, wire
+        return wire
 
-    @property
-    def may_repeat(self) -> bool:
-        """Whether it may be sent to another target when the first one ended without a word."""
-        return self.method in IDEMPOTENT
+    def _written(self, target: bytes, host: bytes, stripped: bytes) -> bytes:
+        special, lines = self.special, self._lines
+        connection = special.get(b"connection")
+        if connection is not None and connection.lower() not in USUAL_CONNECTIONS:
+            lines = _without_named(lines, connection)
+        parts = [b"%b %b HTTP/1.%d" % (self.method, target, self.minor), b"Host: " + host, *lines]
+        if self.body:
+            parts.append(b"Transfer-Encoding: chunked" if self.body == CHUNKED else b"Content-Length: %d" % self.body)
+        elif b"content-length" in special:
+            parts.append(b"Content-Length: 0")
+        if self.upgrade:
+            parts.append(b"Connection: Upgrade\r\nUpgrade: " + self.upgrade)
+        if b"trailers" in special.get(b"te", b"").lower():
+            parts.append(b"TE: trailers\r\nConnection: TE")
+        if b"x-forwarded-host" not in special:
+            parts.append(b"X-Forwarded-Host: " + self.host.encode())
+        if stripped and b"x-forwarded-prefix" not in special:
+            parts.append(b"X-Forwarded-Prefix: " + stripped)
+        parts.append(b"")
+        return b"\r\n".join(parts)
 
 
 class ResponseHead:
-    """A response's head."""
+    """A response's head. It never changes. body: its length, CHUNKED, UNTIL_CLOSE or 0.
 
-    __slots__ = ("first", "framing", "keep_alive", "lines", "status", "upgrade")
+    closing, kept: the head for a client whose connection ends or stays.
+    """
+
+    __slots__ = ("_first", "_lines", "body", "closing", "keep_alive", "kept", "status", "upgrade")
 
     def __init__(self, head: bytes, method: bytes) -> None:
         """method: that of the request. Raises BadHead."""
@@ -158,39 +200,80 @@ class ResponseHead:
         _parse(parser, head)
         _minor(parser.get_http_version())
         self.status: int = parser.get_status_code()
-        self.first = b"HTTP/1.1" + head[8 : head.index(b"\r\n")]
-        self.lines = collector.lines
+        self._first = b"HTTP/1.1" + head[8 : head.index(b"\r\n")]
+        self._lines = collector.lines
         special = collector.special
         if not collector.doubled.isdisjoint((b"content-length", b"transfer-encoding")):
             raise BadHead(502, "a header that may stand once stands twice")
+        connection = special.get(b"connection")
+        if connection is not None and connection.lower() not in USUAL_CONNECTIONS:
+            self._lines = _without_named(self._lines, connection)
         self.upgrade = special.get(b"upgrade", b"") if self.status == 101 else b""
-        size = special.get(b"content-length")
-        if size is not None:
-            self.lines.append(b"Content-Length: " + size)
-        self.framing = self._framing(special, method, size)
-        self.keep_alive: bool = parser.should_keep_alive() and type(self.framing) is not UntilClose
+        self.body = self._body(special, method)
+        self.keep_alive: bool = parser.should_keep_alive() and self.body != UNTIL_CLOSE
+        self.kept = self.written(b"")
+        self.closing = self.written(b"Connection: close\r\n")
 
-    def _framing(self, special: dict[bytes, bytes], method: bytes, size: bytes | None) -> Framing:
-        encoding = special.get(b"transfer-encoding")
+    def _body(self, special: dict[bytes, bytes], method: bytes) -> int:
+        size, encoding = special.get(b"content-length"), special.get(b"transfer-encoding")
         if encoding is not None:
             if encoding.lower() != b"chunked" or size is not None:
                 raise BadHead(502, "the transfer encoding is not chunked")
-            self.lines.append(b"Transfer-Encoding: chunked")
+            self._lines.append(b"Transfer-Encoding: chunked")
+        elif size is not None:
+            self._lines.append(b"Content-Length: %d" % _length(size, 502))
         if method == b"HEAD" or self.status in {204, 304} or self.status < 200:
-            return NO_BODY
+            return 0
         if encoding is not None:
-            return Chunked()
-        return UntilClose() if size is None else _length(size, 502)
+            return CHUNKED
+        return UNTIL_CLOSE if size is None else _length(size, 502)
 
     def written(self, connection: bytes) -> bytes:
-        """The head for the client. connection: a whole header line with its end, or nothing."""
-        return b"%b\r\n%b\r\n%b\r\n" % (self.first, b"\r\n".join(self.lines), connection) if self.lines else (
-            b"%b\r\n%b\r\n" % (self.first, connection)
-        )  # fmt: skip
+        """The head for the client. connection: whole header lines with their ends, or nothing."""
+        return b"".join((self._first, b"\r\n", *(line + b"\r\n" for line in self._lines), connection, b"\r\n"))
+
+
+class Memo:
+    """Heads read before, by their bytes: most clients and servers say the same again and again.
+
+    Short heads only, and all are forgotten when there are too many, so the memory is bounded whatever is sent.
+    """
+
+    def __init__(self) -> None:
+        self.requests: dict[bytes, RequestHead] = {}
+        self._responses: dict[bytes, ResponseHead] = {}
+        self._responses_to_head: dict[bytes, ResponseHead] = {}
+
+    def request(self, head: bytes) -> RequestHead:
+        """Raises BadHead."""
+        found = self.requests.get(head)
+        if found is None:
+            found = RequestHead(head)
+            _remember(self.requests, head, found)
+        return found
+
+    def response(self, head: bytes, method: bytes) -> ResponseHead:
+        """method: that of the request. Raises BadHead."""
+        known = self._responses_to_head if method == b"HEAD" else self._responses
+        found = known.get(head)
+        if found is None:
+            found = ResponseHead(head, method)
+            _remember(known, head, found)
+        return found
+
+
+Head = TypeVar("Head")
+
+
+def _remember(known: dict[bytes, Head], head: bytes, found: Head) -> None:
+    if len(head) <= REMEMBERED_SIZE_MAX:
+        if len(known) >= REMEMBERED_MAX:
+            known.clear()
+        known[head] = found
 
 
 class ClientFacts:
-    """What targets are told of a client's connection. scheme: http or https. port: that it came to."""
+    """What targets are told of a client's connection. secure: it speaks TLS. port: that it came to."""
 
     __slots__ = ("_plain", "address", "local", "port", "scheme")
 
@@ -199,60 +282,34 @@ class ClientFacts:
         self.local = local
         self.port = port
         self.scheme = "https" if secure else "http"
-        self._plain = self._facts({})
+        self._plain = b""
 
-    def headers(self, request: RequestHead, prefix: str) -> bytes:
-        """The forwarding headers of a request: lists are continued, the others added where they are missing.
+    def lines(self, request: RequestHead) -> bytes:
+        """The last lines of a head for a target, its end included: lists are continued, others added where missing."""
+        if request.forwarded or not request.minor:
+            return self._written(request.special, request.minor)
+        if not self._plain:
+            self._plain = self._written({}, 1)
+        return self._plain
 
-        prefix: what was stripped from the path.
-        """
-        special = request.special
-        came = special.get(b"x-forwarded-for")
-        address = self.address.encode()
-        line = b"X-Forwarded-For: " + (came + b", " + address if came else address) + b"\r\n"
-        known = b"x-real-ip" in special or b"x-forwarded-proto" in special or b"x-forwarded-port" in special
-        line += self._facts(special) if known else self._plain
-        if b"x-forwarded-host" not in special:
-            line += b"X-Forwarded-Host: " + request.host.encode() + b"\r\n"
-        if prefix and b"x-forwarded-prefix" not in special:
-            line += b"X-Forwarded-Prefix: " + prefix.encode("latin-1") + b"\r\n"
-        return line + self._forwarded(special, request.minor)
-
-    def _facts(self, special: dict[bytes, bytes]) -> bytes:
+    def _written(self, special: dict[bytes, bytes], minor: int) -> bytes:
         facts = (("X-Real-Ip", self.address), ("X-Forwarded-Proto", self.scheme), ("X-Forwarded-Port", str(self.port)))
-        return b"".join(f"{name}: {v}\r\n".encode() for name, v in facts if name.lower().encode() not in special)
-
-    def _forwarded(self, special: dict[bytes, bytes], minor: int) -> bytes:
-        """RFC 7239."""
-        came = special.get(b"forwarded")
         quoted = f'"[{self.address}]"' if ":" in self.address else self.address
         by = f'"[{self.local}]"' if ":" in self.local else self.local
-        own = f"for={quoted};proto={self.scheme};by={by};httpproto=http/1.{minor}".encode()
-        return b"Forwarded: " + (came + b", " + own if came else own) + b"\r\n"
+        lines = [
+            b"X-Forwarded-For: " + _continued(special.get(b"x-forwarded-for"), self.address),
+            *(f"{name}: {value}".encode() for name, value in facts if name.lower().encode() not in special),
+            # RFC 7239
+            b"Forwarded: "
+            + _continued(
+                special.get(b"forwarded"), f"for={quoted};proto={self.scheme};by={by};httpproto=http/1.{minor}"
+            ),
+        ]
+        return b"\r\n".join((*lines, b"", b""))
 
 
-def written_request(request: RequestHead, target: bytes, host: bytes, forwarded: bytes) -> bytes:
-    """The head for a target. target: path and query. host: the Host header. forwarded: header lines with their ends."""
-    special = request.special
-    lines = request.lines
-    connection = special.get(b"connection")
-    if connection is not None and connection.lower() not in USUAL_CONNECTIONS:
-        lines = _without_named(lines, connection)
-    parts = [request.method, b" ", target, b" HTTP/1.%d\r\nHost: " % request.minor, host, b"\r\n"]
-    for line in lines:
-        parts += (line, b"\r\n")
-    parts.append(forwarded)
-    size = special.get(b"content-length")
-    if size is not None:
-        parts.append(b"Content-Length: " + size + b"\r\n")
-    elif b"transfer-encoding" in special:
-        parts.append(b"Transfer-Encoding: chunked\r\n")
-    if request.upgrade:
-        parts.append(b"Connection: Upgrade\r\nUpgrade: " + request.upgrade + b"\r\n")
-    if b"te" in special and b"trailers" in special[b"te"].lower():
-        parts.append(b"TE: trailers\r\nConnection: TE\r\n")
-    parts.append(b"\r\n")
-    return b"".join(parts)
+def _continued(came: bytes | None, own: str) -> bytes:
+    return own.encode() if came is None else came + b", " + own.encode()
 
 
 def answer(status: int, text: str, headers: tuple[tuple[str, str], ...] = (), *, keep_alive: bool, body: bool) -> bytes:
@@ -298,21 +355,21 @@ def _minor(version: str) -> int:
     raise BadHead(505, f"HTTP/{version} is not spoken here")
 
 
-def _request_framing(special: dict[bytes, bytes], minor: int) -> Framing:
+def _request_body(special: dict[bytes, bytes], minor: int) -> int:
     encoding, size = special.get(b"transfer-encoding"), special.get(b"content-length")
     if encoding is None:
-        return NO_BODY if size is None else _length(size, 400)
+        return 0 if size is None else _length(size, 400)
     if size is not None or not minor:
         raise BadHead(400, "length and encoding of the body contradict each other")
     if encoding.lower() != b"chunked":
         raise BadHead(501, "transfer encodings other than chunked are not understood")
-    return Chunked()
+    return CHUNKED
 
 
-def _length(text: bytes, status: int) -> Framing:
+def _length(text: bytes, status: int) -> int:
     if not text.isdigit() or len(text) > 18:
         raise BadHead(status, "the content length is malformed")
-    return Length(int(text)) if int(text) else NO_BODY
+    return int(text)
 
 
 def _upgrade(special: dict[bytes, bytes]) -> bytes:

@@ -8,7 +8,7 @@ returns first before the others: a wrong guess about health must not be worse th
 
 from collections.abc import Collection, Sequence
 from math import gcd
-from typing import Literal, Protocol
+from typing import Literal, Protocol, TypeVar
 
 Strategy = Literal["rr", "rnd", "lc"]
 
@@ -41,18 +41,22 @@ class Pickable(Weighted, Protocol):
         """Address and port."""
 
 
-class Choice(Protocol):
+T = TypeVar("T", bound=Pickable)
+T_co = TypeVar("T_co", bound=Pickable, covariant=True)
+
+
+class Choice(Protocol[T_co]):
     """A route: its targets, and the same as a ring."""
 
     cursor: int
     first: bool
 
     @property
-    def targets(self) -> Sequence[Pickable]:
+    def targets(self) -> Sequence[T_co]:
         """Targets that may be picked."""
 
     @property
-    def ring(self) -> Sequence[Pickable]:
+    def ring(self) -> Sequence[T_co]:
         """The same, each as often as its share says."""
 
 
@@ -75,7 +79,7 @@ def shares(targets: Sequence[Weighted]) -> list[float]:
     return [1 / len(targets)] * len(targets)
 
 
-def ring_of(targets: Sequence[Pickable]) -> Sequence[Pickable]:
+def ring_of(targets: Sequence[T]) -> Sequence[T]:
     """The slots of a route. Targets of equal shares stand once each, in the order given."""
     if not targets:
         return ()
@@ -114,7 +118,7 @@ class Picker:
         self.out: set[str] = set()
         """Keys of targets that refused and have not worked since."""
 
-    def pick(self, route: Choice, now: float, tried: Collection[str] = ()) -> Pickable | None:
+    def pick(self, route: Choice[T], now: float, tried: Collection[str] = ()) -> T | None:
         """A target that is not in `tried`; None when there is none. now: monotonic seconds."""
         ring = route.ring
         if not ring:
@@ -123,18 +127,17 @@ class Picker:
             return self._first_allowed(route.targets, now, tried)
         if self._strategy == "lc":
             return self._least_connected(route, now, tried)
-        start = self._next_slot(route, len(ring))
-        chosen = ring[start]
+        if self._strategy == "rr":
+            place = route.cursor % len(ring)
+            route.cursor = place + 1
+        else:
+            place = self._draw() % len(ring)
+        chosen = ring[place]
+        if not self.out and not tried:
+            return chosen
         if chosen.key not in tried and self.is_in(chosen.key, now):
             return chosen
-        return self._first_allowed([*ring[start + 1 :], *ring[: start + 1]], now, tried)
-
-    def _next_slot(self, route: Choice, slots: int) -> int:
-        if self._strategy == "rnd":
-            return self._draw() % slots
-        place = route.cursor % slots
-        route.cursor = place + 1
-        return place
+        return self._first_allowed([*ring[place + 1 :], *ring[: place + 1]], now, tried)
 
     def _draw(self) -> int:
         """A xorshift generator: 64 bits of state, no two equal in a row."""
@@ -145,8 +148,8 @@ class Picker:
         self._chance = x
         return x >> 11
 
-    def _first_allowed(self, order: Sequence[Pickable], now: float, tried: Collection[str]) -> Pickable | None:
-        fallback: Pickable | None = None
+    def _first_allowed(self, order: Sequence[T], now: float, tried: Collection[str]) -> T | None:
+        fallback: T | None = None
         for target in order:
             if target.key in tried:
                 continue
@@ -156,7 +159,7 @@ class Picker:
                 fallback = target
         return fallback
 
-    def _least_connected(self, route: Choice, now: float, tried: Collection[str]) -> Pickable | None:
+    def _least_connected(self, route: Choice[T], now: float, tried: Collection[str]) -> T | None:
         """Fewest connections for its share; among equals the next in turn. Targets that are out come last."""
         parts = shares(route.targets)
         turn = route.cursor = route.cursor + 1

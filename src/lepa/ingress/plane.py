@@ -15,6 +15,7 @@ from lepa.ingress.access import Passwords
 from lepa.ingress.access_log import AccessLog
 from lepa.ingress.certificates import Certificates
 from lepa.ingress.client_hello import HELLO_MAX, server_name
+from lepa.ingress.connector import tune
 from lepa.ingress.event_loop import READABLE, EventLoop
 from lepa.ingress.http_proxy import HttpProxy
 from lepa.ingress.proxy_protocol import SIGNATURE, V2_MAX, Source, read_header
@@ -33,6 +34,7 @@ ACCEPTS_MAX = 64
 """Connections that a listener accepts before others get their turn."""
 PREFACE_MAX = HELLO_MAX + V2_MAX + len(SIGNATURE) + 4
 STOP_MARGIN_S = 5.0
+EVERYWHERE = {"0.0.0.0", "::"}
 LISTENERS_MAX = 1_000
 """Ports that tags may open."""
 NO_DESCRIPTORS = {errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM}
@@ -46,6 +48,9 @@ class _Door:
         self.listener = listener
         self.sock = sock
         self.open = False
+        own = sock.getsockname()
+        self.place = None if own[0] in EVERYWHERE else own
+        """Where every client connects to; None when the socket listens on several addresses."""
 
     def ready(self, events: int) -> None:
         """Clients have connected."""
@@ -189,8 +194,7 @@ class _Preface:
         """Close."""
         if self in self._plane.prefaces:
             self._leave()
-            self._plane.loop.forget(self._client)
-            self._client.close()
+            self._plane.loop.close_socket(self._client)
 
 
 class Plane:
@@ -279,7 +283,7 @@ class Plane:
 
     def welcome(self, door: _Door, client: socket.socket, address: tuple[str, int]) -> None:
         """A client has connected."""
-        local = client.getsockname()
+        local = door.place or client.getsockname()
         source = Source(_plain(address[0]), address[1], _plain(local[0]), local[1])
         if self.settings.proxy_protocol or door.listener.kind in {"https", "tcp+sni"}:
             preface = _Preface(self, door, client, source)
@@ -293,7 +297,6 @@ class Plane:
         """Hand a client to its proxy."""
         listener = door.listener
         if listener.kind == "http":
-            client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.http.accept(client, source)
         else:
             self.tcp.accept(client, source, self._route(listener))
@@ -339,6 +342,7 @@ class Plane:
         sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tune(sock)
             sock.bind((listener.address, listener.port))
             sock.listen(BACKLOG)
         except (OSError, OverflowError) as error:

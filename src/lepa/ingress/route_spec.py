@@ -62,6 +62,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     keep: bool = False
     first: bool = False
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether something is to be checked or answered before a target is asked."""
+        return bool(self.redirect or self.auth or self.allow or self.deny)
+
 
 PLAIN = Options()
 

@@ -18,7 +18,7 @@ names none.
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Literal, NamedTuple
 from urllib.parse import unquote
 
 import msgspec
@@ -95,9 +95,10 @@ class RouteKey(NamedTuple):
 
 
 class Route:
-    """One place of the table. targets: healthy ones. registered: keys of all, healthy or not."""
+    """One place of the table. targets: healthy ones. registered: all, healthy or not. guarded: some tag asks for more
+    than a way to its instance."""
 
-    __slots__ = ("__weakref__", "_ring", "cursor", "first", "key", "redirect", "registered", "targets")
+    __slots__ = ("_ring", "cursor", "first", "guarded", "key", "redirect", "registered", "targets")
 
     def __init__(self, key: RouteKey, members: Iterable[Target]) -> None:
         everything = tuple(members)
@@ -105,6 +106,7 @@ class Route:
         self.targets = tuple(target for target in everything if target.healthy)
         self.registered = everything
         self.cursor = 0
+        self.guarded = any(target.options.is_guarded for target in everything)
         self.first = any(target.options.first for target in everything)
         self.redirect: Redirect | None = self.targets[0].options.redirect if self.targets else None
         self._ring: Sequence[Target] | None = None
@@ -113,7 +115,7 @@ class Route:
     def ring(self) -> Sequence[Target]:
         """The slots that the picker walks, built when first asked for."""
         if self._ring is None:
-            self._ring = cast(Sequence[Target], ring_of(self.targets))
+            self._ring = ring_of(self.targets)
         return self._ring
 
     @property

@@ -11,12 +11,12 @@ import socket
 from collections.abc import Callable
 
 from lepa.ingress.access import may_pass
-from lepa.ingress.connector import Dial, tune
+from lepa.ingress.connector import Dial
 from lepa.ingress.picker import TargetState
 from lepa.ingress.proxy_protocol import Source, header
 from lepa.ingress.routes import Route, Target
 from lepa.ingress.traffic import Traffic
-from lepa.ingress.tunnel import Tunnel, abort_socket
+from lepa.ingress.tunnel import Tunnel
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +44,8 @@ class TcpConnection:
     def begin(self) -> None:
         """Try a target."""
         traffic = self._proxy.traffic
-        target = traffic.pick(self.route, self._tried) if len(self._tried) < ATTEMPTS_MAX else None
+        tried = self._tried
+        target = traffic.picker.pick(self.route, traffic.loop.now, tried) if len(tried) < ATTEMPTS_MAX else None
         if target is None:
             traffic.counters.add("no_target_total")
             self._refuse()
@@ -56,8 +57,9 @@ class TcpConnection:
         self._dial = traffic.connector.connect(target, self._connected)
 
     def _connected(self, sock: socket.socket | None, reason: str) -> None:
-        traffic, target = self._proxy.traffic, self.target
+        traffic, target, dial = self._proxy.traffic, self.target, self._dial
         assert target is not None
+        assert dial is not None
         self._dial = None
         if sock is None:
             traffic.refused(target, reason)
@@ -67,7 +69,9 @@ class TcpConnection:
         self._state = traffic.picker.began(target.key)
         version = target.options.proxy_protocol
         early = (header(self._source, version) if version else b"") + self._early
-        tunnel = self._tunnel = Tunnel(traffic.loop, traffic.pipes, self._client, sock, self._ended, early)
+        tunnel = self._tunnel = Tunnel(
+            traffic.loop, traffic.pipes, self._client, sock, self._ended, early, spoken=dial.spoken
+        )
         traffic.counters.totals["tcp_connections_total"] += 1
         tunnel.begin()
 
@@ -80,7 +84,7 @@ class TcpConnection:
         self._proxy.over(self)
 
     def _refuse(self) -> None:
-        self._client.close()
+        self._proxy.traffic.loop.close_socket(self._client)
         self._proxy.over(self)
 
     def end(self) -> None:
@@ -90,7 +94,7 @@ class TcpConnection:
             return
         if self._dial is not None:
             self._dial.cancel()
-        abort_socket(self._client)
+        self._proxy.traffic.loop.abort_socket(self._client)
         self._proxy.over(self)
 
 
@@ -111,14 +115,13 @@ class TcpProxy:
             counters.add("denied_total")
             self._refuse(client)
         else:
-            tune(client)
             connection = TcpConnection(self, client, source, route, early)
             self.connections.add(connection)
             self.traffic.open += 1
             connection.begin()
 
     def _refuse(self, client: socket.socket) -> None:
-        client.close()
+        self.traffic.loop.close_socket(client)
 
     def over(self, connection: TcpConnection) -> None:
         """A connection has ended."""

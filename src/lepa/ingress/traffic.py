@@ -6,8 +6,9 @@ from lepa.ingress.access_log import AccessLog
 from lepa.ingress.connector import Connector
 from lepa.ingress.counters import Counters
 from lepa.ingress.event_loop import EventLoop
+from lepa.ingress.heads import Memo
 from lepa.ingress.picker import Picker
-from lepa.ingress.routes import Route, RouteTable, Target
+from lepa.ingress.routes import RouteTable, Target
 from lepa.ingress.settings import IngressSettings
 from lepa.ingress.tunnel import Pipes
 from lepa.ingress.upstreams import Upstreams
@@ -28,16 +29,11 @@ class Traffic:
         self.connector = Connector(loop, settings.connect_s)
         self.upstreams = Upstreams(loop)
         self.pipes = Pipes()
+        self.memo = Memo()
         self.counters = Counters()
         self.draining = False
         self.open = 0
         self.access_log = access_log
-
-    def pick(self, route: Route, tried: set[str]) -> Target | None:
-        """A target of a route that has not been tried."""
-        found = self.picker.pick(route, self.loop.now, tried)
-        assert found is None or isinstance(found, Target)
-        return found
 
     def refused(self, target: Target, reason: str) -> None:
         """A target took no connection, or ended it without a word."""

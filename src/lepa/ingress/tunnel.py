@@ -12,7 +12,6 @@ plus a pipe.
 import fcntl
 import os
 import socket
-import struct
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Final
@@ -24,7 +23,6 @@ PIPE_SIZE = 1 << 20
 TURN_MAX = 4 << 20
 """Bytes that one direction carries before other connections get their turn."""
 PIPES_KEPT_MAX = 64
-RESET = struct.pack("ii", 1, 0)
 SPLICE_FLAGS: Final = os.SPLICE_F_NONBLOCK | os.SPLICE_F_MOVE
 
 
@@ -61,13 +59,6 @@ class Pipes:
             os.close(pipe[0])
             os.close(pipe[1])
         self._idle.clear()
-
-
-def abort_socket(sock: socket.socket) -> None:
-    """Close with a reset instead of an end: the peer learns that it did not get everything."""
-    with suppress(OSError):
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
-    sock.close()
 
 
 class Leg:
@@ -220,7 +211,9 @@ class Leg:
         if not self.shut:
             self.shut = True
             self._give_pipe()
-            self.other.sock.shutdown(socket.SHUT_WR)
+            # When both directions have ended the sockets are closed at once, which says the same.
+            if not self.other.shut:
+                self.other.sock.shutdown(socket.SHUT_WR)
         return -1
 
     def _give_pipe(self) -> None:
@@ -237,7 +230,8 @@ class Leg:
 class Tunnel:
     """Two sockets, joined. ended: called once when both are closed, with whether it was an abort.
 
-    early: what was read from the client already. late: the same of the target.
+    early: what was read from the client already. late: the same of the target. spoken: whether the target may have sent
+    something that no event will tell of.
     """
 
     __slots__ = ("client", "closed", "ended", "loop", "pipes", "target")
@@ -251,6 +245,8 @@ class Tunnel:
         ended: Callable[["Tunnel", bool], None],
         early: bytes = b"",
         late: bytes = b"",
+        *,
+        spoken: bool = True,
     ) -> None:
         self.loop = loop
         self.pipes = pipes
@@ -258,6 +254,7 @@ class Tunnel:
         self.closed = False
         self.client = Leg(client, self, early)
         self.target = Leg(target, self, late)
+        self.target.readable = spoken
         self.client.other, self.target.other = self.target, self.client
 
     def begin(self) -> None:
@@ -280,10 +277,9 @@ class Tunnel:
             return
         self.closed = True
         for leg in (self.client, self.target):
-            self.loop.forget(leg.sock)
             leg.release()
             if aborted:
-                abort_socket(leg.sock)
+                self.loop.abort_socket(leg.sock)
             else:
-                leg.sock.close()
+                self.loop.close_socket(leg.sock)
         self.ended(self, aborted)

@@ -128,13 +128,18 @@ class Upstream:
             return False
         return False
 
+    def leave(self) -> socket.socket:
+        """The socket, which serves something else from now on."""
+        self.closed = True
+        self.exchange = None
+        return self.sock
+
     def close(self) -> None:
         """Close the connection."""
         if not self.closed:
             self.closed = True
             self.exchange = None
-            self.loop.forget(self.sock)
-            self.sock.close()
+            self.loop.close_socket(self.sock)
 
 
 class Upstreams:
@@ -171,6 +176,11 @@ class Upstreams:
             return
         upstream.idle_since = self.loop.now
         waiting.append(upstream)
+
+    def close_idle(self, target: Target) -> None:
+        """Close what is idle to a target: one of them was found broken, so the others may be too."""
+        for upstream in self._idle.pop(_pool_key(target), ()):
+            upstream.close()
 
     def drop(self, upstream: Upstream) -> None:
         """Close an idle connection."""
