@@ -20,6 +20,7 @@ so that only the queries that cannot be answered are refused. The exit codes are
 package.
 """
 
+import json
 import logging
 import os
 import signal
@@ -48,9 +49,9 @@ from lepa.serving.container_rpc import (
     encode_new_container,
     encode_outputs,
 )
+from lepa.serving.frameworks import PredictFunction
 from lepa.serving.inputs import InputType, input_type
 from lepa.serving.model_archive import parse_image, unpack
-from lepa.serving.model_directory import PredictFunction
 
 log = logging.getLogger(__name__)
 
@@ -148,7 +149,18 @@ def predict_batch(function: PredictFunction, kind: InputType, inputs: Sequence[b
 
 
 def _output(output: Any) -> bytes:
-    return output if isinstance(output, bytes) else str(output).encode()
+    """One output on the wire: bytes as they are; arrays, lists and dicts as JSON; anything else as `str` has it."""
+    if isinstance(output, bytes):
+        return output
+    if isinstance(output, list | tuple | dict) or (hasattr(output, "tolist") and not isinstance(output, np.generic)):
+        return json.dumps(output, default=_plain).encode()
+    return str(output).encode()
+
+
+def _plain(value: Any) -> Any:
+    if not hasattr(value, "tolist"):
+        raise TypeError(f"a {type(value).__name__} in an output cannot be written as JSON")
+    return value.tolist()
 
 
 def fetch_model(settings: ContainerSettings) -> None:

@@ -12,7 +12,8 @@ from lepa.model.errors import LepaError
 from lepa.serving.connection import ClipperConnection
 from lepa.serving.container_managers.local import LocalContainerManager
 from lepa.serving.deployers import deploy_python_closure, deploy_sklearn_model, save_model, save_source
-from lepa.serving.model_directory import CLOSURE, SCIKIT_LEARN, describe, load
+from lepa.serving.frameworks import CLOSURE, SCIKIT_LEARN
+from lepa.serving.model_directory import describe, load
 
 
 def test_the_framework_of_a_model_is_seen(tmp_path: Path) -> None:
@@ -55,5 +56,17 @@ def test_what_cannot_predict_is_refused_before_anything_is_deployed(tmp_path: Pa
     connection = ClipperConnection(LocalContainerManager("none", tmp_path))
     with pytest.raises(LepaError, match="deployed from a function, not from a int"):
         deploy_python_closure(connection, "m", 1, "doubles", 3)  # type: ignore[arg-type]
-    with pytest.raises(LepaError, match="int has no predict method"):
+    with pytest.raises(LepaError, match="a int is neither a function nor a model of closure, xgboost"):
         deploy_sklearn_model(connection, "m", 1, "doubles", 3)
+
+
+class Doubler:
+    def predict(self, inputs: list[int]) -> list[int]:
+        return [2 * number for number in inputs]
+
+
+def test_whatever_predicts_is_deployable_and_a_function_may_stand_before_it(tmp_path: Path) -> None:
+    save_model(tmp_path / "a", "ints", Doubler())
+    assert load(tmp_path / "a")([2]) == [4]
+    save_model(tmp_path / "b", "ints", Doubler(), lambda model, inputs: [n + 1 for n in model.predict(inputs)])
+    assert load(tmp_path / "b")([2]) == [5]

@@ -180,3 +180,25 @@ def test_a_process_that_cannot_serve_says_why_and_exits(
     monkeypatch.setattr(os, "environ", environment)
     assert main() == 1
     assert "is not a deployable model" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("output", "text"),
+    [
+        ("cat", b"cat"),
+        (b"raw", b"raw"),
+        (np.float64(1.5), b"1.5"),
+        (np.array([1.0, 2.5]), b"[1.0, 2.5]"),
+        ({"scores": np.array([1])}, b'{"scores": [1]}'),
+        ((1, "a"), b'[1, "a"]'),
+        (True, b"True"),
+    ],
+)
+def test_outputs_become_text_and_arrays_become_json(output: Any, text: bytes) -> None:
+    assert predict_batch(lambda inputs: [output], INPUT_TYPES["integers"], [b"\0\0\0\0"]) == [text]
+
+
+def test_an_output_that_cannot_be_written_fails_its_query() -> None:
+    (failure,) = predict_batch(lambda inputs: [[object()]], INPUT_TYPES["integers"], [b"\0\0\0\0"])
+    assert isinstance(failure, Failure)
+    assert "a object in an output cannot be written as JSON" in failure.text
