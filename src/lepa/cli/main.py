@@ -105,6 +105,7 @@ OPERATOR: Tree = {
     ),
 }
 SERVICE: Tree = {
+    "config": Row("lepa.cli.service_config:config", "Print configuration for HAProxy or nginx"),
     "delete": Row("lepa.cli.service:delete", "Take one instance of a service away"),
     "info": Row("lepa.cli.service:info", "Show the instances of a service"),
     "list": Row("lepa.cli.service:list_all", "List services"),
