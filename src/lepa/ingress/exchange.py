@@ -78,8 +78,7 @@ class Exchange:
             return
         route = traffic.table.match(request.host, request.path, tls=client.secure)
         if route is None:
-            traffic.counters.add("no_route_total")
-            self.respond(settings.no_route_status, "no route for this host and path")
+            self._no_route()
             return
         self.route = route
         target = traffic.picker.pick(route, self.started)
@@ -88,6 +87,14 @@ class Exchange:
             self.respond(503, "no instance of the service is healthy")
         else:
             self._go(target, route)
+
+    def _no_route(self) -> None:
+        traffic = self.traffic
+        traffic.counters.add("no_route_total")
+        if traffic.knows_routes:
+            self.respond(traffic.settings.no_route_status, "no route for this host and path")
+        else:
+            self.respond(503, "the routes are not known yet")
 
     def _redirect_to_tls(self) -> None:
         port = self.traffic.settings.https

@@ -19,6 +19,7 @@ from lepa.ingress.connector import tune
 from lepa.ingress.event_loop import READABLE, EventLoop
 from lepa.ingress.http_proxy import HttpProxy
 from lepa.ingress.proxy_protocol import SIGNATURE, V2_MAX, Source, read_header
+from lepa.ingress.route_spec import Notice
 from lepa.ingress.routes import Route, RouteTable, Target
 from lepa.ingress.settings import IngressSettings, Listener
 from lepa.ingress.tcp_proxy import TcpProxy
@@ -254,12 +255,17 @@ class Plane:
         """The port of each kind of listener; of several the last."""
         return {door.listener.kind: door.sock.getsockname()[1] for door in self._doors.values()}
 
+    def notices(self) -> list[Notice]:
+        """What is not followed, or not wholly: tags, ports, certificates."""
+        own = (*self.problems, *self.certificates.problems)
+        return [*(Notice("", "", problem) for problem in own), *self.traffic.table.notices]
+
     def gauges(self) -> dict[str, float]:
         """What is so now."""
         traffic = self.traffic
         return {
             "routes": len(traffic.table.routes),
-            "notices": len(traffic.table.notices) + len(self.problems) + len(self.certificates.problems),
+            "notices": len(self.notices()),
             "open_connections": traffic.open,
             "idle_upstreams": traffic.upstreams.idle,
             "targets_out": len(traffic.picker.out),
@@ -308,6 +314,7 @@ class Plane:
 
     def _swap(self, table: RouteTable) -> None:
         self.traffic.table = table
+        self.traffic.knows_routes = True
         if self.traffic.draining:
             return
         self._fit_listeners(table)

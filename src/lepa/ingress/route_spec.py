@@ -39,13 +39,14 @@ class Redirect(msgspec.Struct, frozen=True):
 class Options(msgspec.Struct, frozen=True, kw_only=True):
     """What happens to a request on its way to a target.
 
-    tls: speak TLS to the target. strip: prefixes, the first that fits is removed. host: sent upstream, "dst" for the
-    target's own address, "" for the client's. weight: fixed share of the route, None for an even part of the rest.
-    auth: name of a set of passwords. allow, deny: networks of clients. proxy_protocol: 0 for none, else the version
-    sent first. keep: connections stay when the target leaves the table. first: all connections go to one
-    instance.
+    port: of the target instead of the service's own. tls: speak TLS to the target. strip: prefixes, the first that fits
+    is removed. host: sent upstream, "dst" for the target's own address, "" for the client's. weight: fixed share of the
+    route, None for an even part of the rest. auth: name of a set of passwords. allow, deny: networks of clients.
+    proxy_protocol: 0 for none, else the version sent first. keep: connections stay when the target leaves the table.
+    first: all connections go to one instance.
     """
 
+    port: int = 0
     tls: bool = False
     tls_verify: bool = True
     tls_name: str = ""

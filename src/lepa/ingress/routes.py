@@ -348,15 +348,16 @@ def _reading(instance: Instance, rules: Rules, readings: dict[Any, Reading]) -> 
 
 def _target(instance: Instance, spec: RouteSpec, services: ServiceTable) -> Target | None:
     """The instance as a target of one route; None when there is nothing to connect to."""
-    if not instance.port and spec.options.redirect is None:
+    port = spec.options.port or instance.port
+    if not port and spec.options.redirect is None:
         return None
     host = instance.address
     if not host and (node := services.node_of(instance)):
         host = node.address
     return Target(
-        key=f"[{host}]:{instance.port}" if ":" in host else f"{host}:{instance.port}",
+        key=f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
         host=host,
-        port=instance.port,
+        port=port,
         service=instance.service,
         namespace=instance.namespace,
         instance_id=instance.id,

@@ -32,6 +32,8 @@ class Traffic:
         self.memo = Memo()
         self.counters = Counters()
         self.draining = False
+        self.knows_routes = False
+        """Whether a table has come."""
         self.open = 0
         self.access_log = access_log
 
