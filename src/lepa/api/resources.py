@@ -114,8 +114,7 @@ async def drain_node(edge: Edge, request: web.Request) -> web.StreamResponse:
         meta={key: str(value) for key, value in typed_member(body, "Meta", dict, {}).items()},
         **common(request),
     )
-    reply = await edge.caller.call(m.NODE_DRAIN, call)
-    return json_response(request, reply.value, headers={"X-Nomad-Index": str(reply.index)})
+    return _node_changed(request, await edge.caller.call(m.NODE_DRAIN, call))
 
 
 async def set_eligibility(edge: Edge, request: web.Request) -> web.StreamResponse:
@@ -127,8 +126,19 @@ async def set_eligibility(edge: Edge, request: web.Request) -> web.StreamRespons
     if eligibility not in {"eligible", "ineligible"}:
         raise invalid(f'Eligibility must be "eligible" or "ineligible", not "{eligibility}"')
     call = r.NodeEligibilityRequest(id=request.match_info["id"], eligibility=eligibility, **common(request))
-    reply = await edge.caller.call(m.NODE_ELIGIBILITY, call)
-    return json_response(request, reply.value, headers={"X-Nomad-Index": str(reply.index)})
+    return _node_changed(request, await edge.caller.call(m.NODE_ELIGIBILITY, call))
+
+
+def _node_changed(request: web.Request, reply: r.Reply[r.NodeUpdateResponse]) -> web.Response:
+    """What a change by an operator caused; the rest of the reply is for nodes."""
+    done = reply.value
+    answer = {
+        "NodeModifyIndex": done.node_modify_index,
+        "EvalIDs": done.eval_ids,
+        "EvalCreateIndex": done.eval_create_index,
+        "Index": reply.index,
+    }
+    return json_response(request, answer, headers={"X-Nomad-Index": str(reply.index)})
 
 
 async def node_pool_nodes(edge: Edge, request: web.Request) -> web.StreamResponse:
