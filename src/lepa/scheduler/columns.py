@@ -61,6 +61,7 @@ class NodeColumns:
 
     def __init__(self) -> None:
         self.index = 0
+        self._again: set[str] = set()
         self._clear()
 
     def _clear(self) -> None:
@@ -87,13 +88,18 @@ class NodeColumns:
             for node in nodes:
                 self._set_node(node, view)
         else:
-            for node_id in sorted(touched):
+            for node_id in sorted(touched | self._again):
                 changed = view.node(node_id)
                 if changed is None:
                     self._remove(node_id)
                 else:
                     self._set_node(changed, view)
         self.index = view.index
+        self._again = set()
+
+    def look_again(self, node_ids: Iterable[str]) -> None:
+        """Read these nodes at the next refresh, though the view may not say that they were touched."""
+        self._again.update(node_ids)
 
     def node(self, row: int) -> Node:
         """The node a row stands for."""

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from lepa.model.allocation import Allocation
+from lepa.model.job import Job
 from lepa.model.node import Node
 from lepa.model.plan import AllocationStop, Plan, PlanResult
 from lepa.model.usage import NodeUsage, has_ended, node_capacity, occupies
@@ -40,6 +41,25 @@ def check_plan(plan: Plan, view: View) -> PlanResult:
         rejected_nodes=tuple(sorted(rejected)),
         deployment=plan.deployment,
     )
+
+
+def check_stands(plan: Plan, before: View, after: View) -> bool:
+    """Whether what was found of a plan `before` still holds `after`, if only plans known to the check came between.
+
+    That is so while its job and its nodes are the same. Room can only have grown: nothing but plans takes it.
+    """
+    if plan.job is not None:
+        job = plan.job.namespace, plan.job.id
+        if _modified(before.job(*job)) != _modified(after.job(*job)):
+            return False
+    return all(
+        _modified(before.node(node_id)) == _modified(after.node(node_id))
+        for node_id in {alloc.node_id for alloc in plan.updates}
+    )
+
+
+def _modified(row: Job | Node | None) -> int:
+    return row.modify_index if row is not None else 0
 
 
 def plan_parts(plan: Plan, objects_max: int) -> Iterator[Plan]:

@@ -7,12 +7,14 @@ The caller keeps `columns` (a `NodeColumns`, one a worker) between calls, checks
 If it was not, the evaluation is processed again on a newer view, at most `attempts_max` times; then `give_up`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
+from lepa.model.allocation import Allocation
 from lepa.model.evaluation import Evaluation
 from lepa.model.plan import Plan
+from lepa.scheduler.ahead import Ahead
 from lepa.scheduler.columns import NodeColumns
 from lepa.scheduler.context import Context
 from lepa.scheduler.generic import process_generic
@@ -40,6 +42,24 @@ def process(
     """
     decide = process_system if evaluation.type in ("system", "sysbatch") else process_generic
     return decide(Context(evaluation, view, columns, now_ns, seed, new_id))
+
+
+def process_ahead(
+    evaluation: Evaluation,
+    view: View,
+    under_way: Iterable[Allocation],
+    *,
+    now_ns: int,
+    seed: int,
+    new_id: Callable[[], str],
+    columns: NodeColumns,
+) -> Outcome:
+    """`process` on a view with placements of other jobs that are on their way into it."""
+    ahead = Ahead(view, under_way)
+    columns.look_again(ahead.ahead_nodes)
+    outcome = process(evaluation, ahead, now_ns=now_ns, seed=seed, new_id=new_id, columns=columns)
+    columns.look_again(ahead.ahead_nodes)  # what is under way may be refused
+    return outcome
 
 
 def attempts_max(evaluation: Evaluation) -> int:

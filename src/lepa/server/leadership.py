@@ -25,7 +25,7 @@ from lepa.server.eval_feed import EvalFeed
 from lepa.server.loops import carry_out, run_decider
 from lepa.server.plan_applier import PlanApplier
 from lepa.server.settings import ServerSettings
-from lepa.server.worker import Worker
+from lepa.server.worker import AT_ONCE, Worker
 from lepa.server.writer import REPLICA_WAIT_S, Writer
 from lepa.state.commands import garbage as garbage_commands
 from lepa.state.commands.draft import Draft
@@ -84,7 +84,8 @@ class Leading:
             worker = Worker(
                 p.replica, self.feed, self.applier, p.writer, p.clock, p.random, p.metrics, p.settings.scheduler_types
             )
-            self._tasks.start(f"worker-{number}", worker.run())
+            for _ in range(AT_ONCE):
+                self._tasks.start(f"worker-{number}", worker.run())
         periodic = Periodic(p.clock.now_ns() // SECOND)
         for name, decide, tables in (
             ("deployments", deployments.decide, ("deployments", "allocs", "jobs")),

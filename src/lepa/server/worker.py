@@ -19,7 +19,7 @@ from lepa.model.errors import LepaError
 from lepa.model.evaluation import Evaluation
 from lepa.scheduler.columns import NodeColumns
 from lepa.scheduler.outcome import Outcome
-from lepa.scheduler.process import attempts_max, give_up, process
+from lepa.scheduler.process import attempts_max, give_up, process_ahead
 from lepa.server.eval_broker import Delivery
 from lepa.server.eval_feed import EvalFeed
 from lepa.server.plan_applier import PlanApplier
@@ -28,9 +28,10 @@ from lepa.state.commands.draft import Draft
 from lepa.state.commands.evaluations import create_evaluation, end_evaluation
 from lepa.state.job_tally import TERMINAL_EVALUATION_STATUSES
 from lepa.state.replica import Replica
-from lepa.state.snapshot import Snapshot
 
 SNAPSHOT_WAIT_S: Final = 5.0
+AT_ONCE: Final = 8
+"""Evaluations that a worker has under way: while one is scheduled, the plans of others are committed together."""
 
 log = logging.getLogger(__name__)
 
@@ -58,9 +59,13 @@ class Worker:
         self._metrics = metrics
         self._types = types
         self._columns = NodeColumns()
+        self._turn = asyncio.Lock()
 
     async def run(self) -> None:
-        """Process evaluations one after the other, until cancelled."""
+        """Process evaluations one after the other, until cancelled.
+
+        May run several times at once: they take turns at scheduling, and none waits for the plans of another.
+        """
         while True:
             delivery = await self._feed.dequeue(self._types)
             started = self._clock.now()
@@ -84,7 +89,7 @@ class Worker:
             return snapshot.index
         left = attempts_max(evaluation)
         while left > 0:
-            outcome = await self._schedule(evaluation, snapshot)
+            outcome = await self._schedule(evaluation)
             if outcome.plan.empty:
                 return await self._end(outcome)
             result = await self._applier.submit(
@@ -101,17 +106,20 @@ class Worker:
         now_ns = self._clock.now_ns()
         return await self._end(give_up(evaluation, snapshot, now_ns=now_ns, new_id=self._random.uuid))
 
-    async def _schedule(self, evaluation: Evaluation, snapshot: Snapshot) -> Outcome:
-        started = self._clock.now()
-        outcome = await asyncio.to_thread(
-            process,
-            evaluation,
-            snapshot,
-            now_ns=self._clock.now_ns(),
-            seed=self._random.seed(),
-            new_id=self._random.uuid,
-            columns=self._columns,
-        )
+    async def _schedule(self, evaluation: Evaluation) -> Outcome:
+        """On the newest snapshot, with what other plans are about to place."""
+        async with self._turn:
+            started = self._clock.now()
+            outcome = await asyncio.to_thread(
+                process_ahead,
+                evaluation,
+                self._replica.snapshot,
+                self._applier.under_way(),
+                now_ns=self._clock.now_ns(),
+                seed=self._random.seed(),
+                new_id=self._random.uuid,
+                columns=self._columns,
+            )
         name = f"nomad.worker.invoke_scheduler_{evaluation.type}"
         self._metrics.sample(name, 1e3 * (self._clock.now() - started))
         return outcome

@@ -72,6 +72,10 @@ class Txn(NamedTuple):
         """Bytes of keys and values, which Limits.bytes_max bounds."""
         return sum(len(op.key) + (len(op.value) if isinstance(op, Put) else 0) for op in self.operations)
 
+    def fits(self, limits: Limits) -> bool:
+        """Whether a store takes it."""
+        return len(self.operations) <= limits.operations_max and self.size <= limits.bytes_max
+
 
 class Fence(NamedTuple):
     """Proof of leadership: the leader key and the revision at which this leader created it."""

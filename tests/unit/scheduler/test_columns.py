@@ -4,6 +4,7 @@ import numpy as np
 from tests.builders import make_alloc, make_node
 from tests.fake_view import FakeView
 
+from lepa.scheduler.ahead import Ahead
 from lepa.scheduler.columns import CODED_COLUMNS_MAX, CPU, NodeColumns, Proposal
 from lepa.scheduler.feasible import Check, FieldColumn, TargetColumn
 
@@ -37,6 +38,18 @@ def test_refresh_follows_nodes_and_allocations() -> None:
     columns.refresh(view)
     assert passing(columns, "2") == {"b"}
     assert used_cpu(columns, "b") == 0
+
+
+def test_nodes_are_looked_at_again_when_asked() -> None:
+    view = FakeView(make_node("a"), make_node("b"))
+    columns = NodeColumns()
+    columns.refresh(view)
+    columns.look_again(["a", "gone"])
+    columns.refresh(Ahead(view, [make_alloc("x", node_id="a"), make_alloc("y", node_id="b")]))
+    assert (used_cpu(columns, "a"), used_cpu(columns, "b")) == (100, 0)
+    columns.look_again(["a"])
+    columns.refresh(view)
+    assert used_cpu(columns, "a") == 0
 
 
 def test_a_freed_row_is_given_to_a_later_node() -> None:

@@ -18,7 +18,7 @@ from lepa.model.resources import (
     AllocatedSharedResources,
     AllocatedTaskResources,
 )
-from lepa.scheduler.plan_check import check_plan, plan_parts
+from lepa.scheduler.plan_check import check_plan, check_stands, plan_parts
 
 JOB = make_job()
 
@@ -154,3 +154,14 @@ def test_parts_stop_first_and_each_is_small() -> None:
     assert [part.deployment is not None for part in parts] == [True, False, False, False, False]
     assert len(list(plan_parts(plan(*updates, all_at_once=True), 2))) == 1
     assert len(list(plan_parts(plan(*updates[:2]), 2))) == 1
+
+
+def test_what_was_found_of_a_plan_stands_while_its_job_and_nodes_do() -> None:
+    node, job = make_node("node-1", modify_index=5), make_job(modify_index=5)
+    wanted = plan(make_alloc("a"))
+    before = FakeView(node, job=job)
+    assert check_stands(wanted, before, FakeView(node, make_node("node-2"), job=job, allocs=[make_alloc("b")]))
+    assert not check_stands(wanted, before, FakeView(make_node("node-1", modify_index=6), job=job))
+    assert not check_stands(wanted, before, FakeView(job=job))
+    assert not check_stands(wanted, before, FakeView(node, job=make_job(modify_index=6)))
+    assert not check_stands(wanted, before, FakeView(node))

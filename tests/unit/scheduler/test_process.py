@@ -4,11 +4,12 @@ import subprocess
 import sys
 
 import pytest
-from tests.builders import make_eval, make_job, make_node
+from tests.builders import make_alloc, make_eval, make_job, make_node, make_resources
 from tests.fake_view import FakeView, Ids
 
+from lepa.model.allocation import Allocation
 from lepa.scheduler.columns import NodeColumns
-from lepa.scheduler.process import attempts_max, give_up, process
+from lepa.scheduler.process import attempts_max, give_up, process, process_ahead
 
 
 def run(view: FakeView, columns: NodeColumns, seed: int = 3):  # type: ignore[no-untyped-def]
@@ -30,6 +31,19 @@ def test_the_same_arguments_give_the_same_outcome_whatever_the_columns_have_seen
         run(other, used)
     assert run(view, used) == run(view, NodeColumns())
     assert run(view, used, seed=4).plan != run(view, used).plan
+
+
+def test_what_is_under_way_to_a_node_counts_until_it_is_refused() -> None:
+    view = FakeView(make_node("n1", cpu=1_000), job=make_job())
+    columns = NodeColumns()
+    under_way = [make_alloc("a", node_id="n1", allocated_resources=make_resources("web", cpu=950))]
+
+    def placed(*allocs: Allocation) -> int:
+        evaluation = make_eval(job=view.job("default", "web"))
+        outcome = process_ahead(evaluation, view, allocs, now_ns=1, seed=3, new_id=Ids(), columns=columns)
+        return len(outcome.plan.updates)
+
+    assert [placed(), placed(*under_way), placed()] == [1, 0, 1]
 
 
 def test_giving_up_leaves_a_blocked_evaluation() -> None:

@@ -13,7 +13,7 @@ from lepa.kit.sources import SeededRandom
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
 from lepa.model.job import Job
-from lepa.model.plan import Plan, PlanResult
+from lepa.model.plan import AllocationStop, Plan, PlanResult
 from lepa.server.plan_applier import PlanApplier
 from lepa.server.writer import Writer
 from lepa.state import keys
@@ -21,6 +21,7 @@ from lepa.state.commands.draft import Draft
 from lepa.state.commands.jobs import deregister_job, register_job
 from lepa.state.commands.nodes import register_node
 from lepa.state.replica import Replica
+from lepa.state.snapshot import Snapshot
 from lepa.store.memory import MemoryStore
 from lepa.store.protocol import Fence, Put, Txn
 
@@ -170,6 +171,80 @@ async def test_how_the_evaluation_ended_is_written_with_the_whole_plan_or_not_at
         assert first is not None
         assert last is not None
         assert first.create_index < last.create_index == result.applied_index
+
+
+async def test_small_plans_that_wait_together_are_committed_together() -> None:
+    async with bench() as b:
+        before = (await b.store.read("")).revision
+        results = await asyncio.gather(*(b.submit(b.plan(f"a{number}", cpu=10)) for number in range(8)))
+        assert len(b.placed()) == 8
+        assert {result.applied_index for result in results} <= {before + 1, before + 2}
+        assert b.applier.under_way() == []
+
+
+async def test_what_was_submitted_is_under_way_until_it_is_in_the_snapshot() -> None:
+    async with bench() as b:
+        submitted = asyncio.ensure_future(b.applier.submit(b.plan("a", "b")))
+        while not submitted.done():
+            await asyncio.sleep(0)
+            seen = {alloc.id for alloc in b.applier.under_way()} | set(b.placed())
+            assert seen == {"a", "b"}
+
+
+async def test_a_group_that_was_overtaken_is_written_one_by_one() -> None:
+    async with bench() as b:
+        await b.submit(b.plan("a"))
+        present = b.replica.snapshot.allocation("a")
+        assert present is not None
+        original, drafts = b.writer.draft_on, 0
+
+        def draft_on(snapshot: Snapshot) -> Draft:
+            nonlocal drafts
+            draft, drafts = original(snapshot), drafts + 1
+            if drafts == 1:  # of all three together
+                b.store._apply([keys.put(keys.alloc_key("a"), replace(present, client_status="failed"))])
+            return draft
+
+        b.writer.draft_on = draft_on  # type: ignore[method-assign]
+        update = Plan(eval_id="e", job=b.job(), updates=(replace(present, job_version=1),))
+        results = await asyncio.gather(*(b.submit(plan) for plan in (b.plan("b"), update, b.plan("c"))))
+        assert [result.refresh_index for result in results] == [0, 0, 0]
+        assert b.placed() == ["a", "b", "c"]
+        assert drafts == 4
+        after = b.replica.snapshot.allocation("a")
+        assert after is not None
+        assert (after.client_status, after.job_version) == ("failed", 1)
+
+
+async def test_nothing_is_placed_on_a_node_that_went_down_meanwhile() -> None:
+    async with bench() as b:
+        original, down = b.writer.draft_on, False
+
+        def draft_on(snapshot: Snapshot) -> Draft:
+            nonlocal down
+            draft = original(snapshot)
+            node = snapshot.node("node-1")
+            if not down and node is not None:
+                down = True
+                b.store._apply([keys.put(keys.node_key("node-1"), replace(node, status="down"))])
+            return draft
+
+        b.writer.draft_on = draft_on  # type: ignore[method-assign]
+        result = await b.submit(b.plan("a"))
+        assert result.rejected_nodes == ("node-1",)
+        assert b.placed() == []
+
+
+async def test_plans_that_evict_are_committed_alone() -> None:
+    async with bench() as b:
+        await b.submit(b.plan("victim"))
+        evicting = replace(
+            b.plan("urgent"), stops=(AllocationStop(alloc_id="victim", desired_status="evict", preempted_by="urgent"),)
+        )
+        plans = [b.plan("a"), evicting, b.plan("b")]
+        results = await asyncio.gather(*(b.submit(plan) for plan in plans))
+        assert len({result.applied_index for result in results}) == 3
+        assert b.placed() == ["a", "b", "urgent", "victim"]
 
 
 async def test_an_empty_plan_changes_nothing() -> None:

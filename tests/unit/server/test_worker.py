@@ -10,6 +10,7 @@ from tests.clocks import ManualClock
 from lepa.kit.sources import SeededRandom
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
+from lepa.model.allocation import Allocation
 from lepa.model.errors import LepaError
 from lepa.model.evaluation import Evaluation
 from lepa.model.plan import Plan, PlanResult
@@ -52,6 +53,9 @@ class Applier:
         self.answer = answer
         self.writer = writer
         self.plans: list[Plan] = []
+
+    def under_way(self) -> list[Allocation]:
+        return []
 
     async def submit(self, plan: Plan, *, opening: Command, closing: Command) -> PlanResult:
         self.plans.append(plan)

@@ -48,7 +48,7 @@ class Draft:
         Commands put first what the rest follows from; evaluations that follow from a change come after it.
         """
         txn = self.txn()
-        if len(txn.operations) <= limits.operations_max and txn.size <= limits.bytes_max:
+        if txn.fits(limits):
             return [txn]
         parts: list[list[Put | Delete]] = [[]]
         size = 0

@@ -27,8 +27,9 @@ from lepa.store.protocol import Limits
 CLIENT_STATUS_FIELD: Final = 0
 """AllocState.field of a change of the client status."""
 
-OPERATIONS_PER_ITEM: Final = 4
-"""At most: the allocation, the one before it, an evaluation of a job that it evicts, an instance of a service."""
+OPERATIONS_PER_ITEM: Final = 5
+"""At most: the allocation, the one before it, an evaluation of a job that it evicts, an instance of a service, and a
+compare of its node."""
 
 BYTES_PER_ITEM: Final = 8_000
 """More than those operations take."""
@@ -125,8 +126,10 @@ def _store(draft: Draft, plan: Plan, alloc: Allocation) -> bool:
     if present is not None:
         wanted = _keep_reports(wanted, present)
     draft.put_allocation(wanted)
-    if present is None and alloc.previous_allocation:
-        _link(draft, alloc)
+    if present is None:
+        draft.require(keys.node_key(alloc.node_id), draft.snapshot.node(alloc.node_id))
+        if alloc.previous_allocation:
+            _link(draft, alloc)
     return present is None or present.deployment_id != alloc.deployment_id
 
 
