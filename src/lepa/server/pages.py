@@ -40,13 +40,11 @@ def page_of(
     return Page(tuple(items))
 
 
-def since(rows: Iterable[T], request: ReadRequest, key: Callable[[T], str]) -> Iterable[T]:
-    """Rows that are in the order of their token, from the request's token on."""
+def since(rows: Iterable[T], request: ReadRequest, key: Callable[[T], str], *, reverse: bool = False) -> Iterable[T]:
+    """Rows that come in the order of their token, from the request's token on; reverse: the other way round."""
     start = request.next_token
-    if not start:
-        return rows
-    if request.reverse:
-        return (row for row in rows if key(row) <= start)
+    if reverse:
+        return (row for row in reversed(list(rows)) if not start or key(row) <= start)
     return (row for row in rows if key(row) >= start)
 
 

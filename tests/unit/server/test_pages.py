@@ -45,7 +45,12 @@ def test_tokens_lead_back_to_where_they_came_from() -> None:
 def test_lists_by_key_go_on_from_their_token_in_either_direction() -> None:
     names = ["a", "b", "c"]
     assert list(pages.since(names, ReadRequest(next_token="b"), str)) == ["b", "c"]
-    assert list(pages.since(names[::-1], ReadRequest(next_token="b", reverse=True), str)) == ["b", "a"]
+    assert list(pages.since(names, ReadRequest(next_token="b"), str, reverse=True)) == ["b", "a"]
+    assert list(pages.since(names, ReadRequest(), str, reverse=True)) == ["c", "b", "a"]
+
+
+def test_a_list_of_one_direction_only_ignores_the_wish_for_the_other() -> None:
+    assert list(pages.since(["a", "b", "c"], ReadRequest(next_token="b", reverse=True), str)) == ["b", "c"]
 
 
 def test_a_star_is_every_namespace() -> None:

@@ -29,7 +29,9 @@ def list_allocations(snapshot: Snapshot, request: r.AllocationListRequest) -> Pa
 
     where = in_namespace(request)
     if request.prefix:
-        rows = since(snapshot.allocations_by_prefix(request.prefix), request, lambda alloc: alloc.id)
+        rows = since(
+            snapshot.allocations_by_prefix(request.prefix), request, lambda alloc: alloc.id, reverse=request.reverse
+        )
         return page_of(rows, request, token=lambda alloc: alloc.id, stub=stub, where=where)
     rows = snapshot.allocations(created_start(request), reverse=request.reverse)
     return page_of(rows, request, token=created_token, stub=stub, where=where)
@@ -58,7 +60,12 @@ def list_evaluations(snapshot: Snapshot, request: r.EvaluationListRequest) -> Pa
         return mine(evaluation) and request.status in ("", evaluation.status) and request.job in ("", evaluation.job_id)
 
     if request.prefix:
-        rows = since(snapshot.evaluations_by_prefix(request.prefix), request, lambda evaluation: evaluation.id)
+        rows = since(
+            snapshot.evaluations_by_prefix(request.prefix),
+            request,
+            lambda evaluation: evaluation.id,
+            reverse=request.reverse,
+        )
         return page_of(rows, request, token=lambda evaluation: evaluation.id, where=where)
     rows = snapshot.evaluations(created_start(request), reverse=request.reverse)
     return page_of(rows, request, token=created_token, where=where)

@@ -21,7 +21,12 @@ def list_deployments(snapshot: Snapshot, request: r.ReadRequest) -> Page:
     """Deployments in the order of creation, or by id when a prefix is asked for."""
     where = in_namespace(request)
     if request.prefix:
-        rows = since(snapshot.deployments_by_prefix(request.prefix), request, lambda deployment: deployment.id)
+        rows = since(
+            snapshot.deployments_by_prefix(request.prefix),
+            request,
+            lambda deployment: deployment.id,
+            reverse=request.reverse,
+        )
         return page_of(rows, request, token=lambda deployment: deployment.id, where=where)
     rows = snapshot.deployments(created_start(request), reverse=request.reverse)
     return page_of(rows, request, token=created_token, where=where)
