@@ -4,6 +4,7 @@ Query parameters become a `ReadRequest`; a `Reply` becomes a JSON body with `X-N
 `LepaError` becomes a status and its message.
 """
 
+import asyncio
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
@@ -17,6 +18,13 @@ from lepa.model.errors import Code, LepaError, invalid, not_found
 from lepa.rpc.requests import WAIT_MAX_NS, ReadRequest, Reply, Request
 
 BODY_MAX = 16 * 1024 * 1024
+DECODED_ON_LOOP_MAX = 1024 * 1024
+"""Bytes of a body that are decoded on the event loop (some 10 ms); larger ones go to a thread, in parts."""
+PART_BYTES = 64 * 1024
+PARTED_LEVELS = 8
+"""A job, its groups, a group, its tasks, a task and its templates are five."""
+BLANKS_MAX = 256
+"""Before the first character of a value; after more blanks than that it is decoded whole."""
 INTEGER_END = 2**63
 """Integers are kept in 64 bits with their sign."""
 DIGITS_MAX = 19
@@ -144,11 +152,31 @@ async def json_body(request: web.Request, *, required: bool = True) -> Any:
             raise invalid("Request body is empty")
         return {}
     try:
-        body = msgspec.json.decode(raw)
+        if len(raw) > DECODED_ON_LOOP_MAX:
+            return await asyncio.to_thread(_decode_parts, raw, PARTED_LEVELS)
+        return _decode(raw)
     except msgspec.DecodeError as error:
         raise invalid(f"request body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise invalid("request body is nested too deeply") from error
+
+
+def _decode_parts(raw: bytes | msgspec.Raw, levels: int) -> Any:
+    """The same as `_decode`, part by part: one call of a decoder keeps all other threads waiting until it returns.
+
+    levels: of objects and lists that may still be parted; each costs a walk over the text, some 1 ms a megabyte.
+    """
+    opening = bytes(memoryview(raw)[:BLANKS_MAX]).lstrip()[:1] if levels and len(memoryview(raw)) > PART_BYTES else b""
+    if opening == b"{":
+        members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
+        return {name: _decode_parts(value, levels - 1) for name, value in members.items()}
+    if opening == b"[":
+        return [_decode_parts(item, levels - 1) for item in msgspec.json.decode(raw, type=list[msgspec.Raw])]
+    return _decode(raw)
+
+
+def _decode(raw: bytes | msgspec.Raw) -> Any:
+    body = msgspec.json.decode(raw)
     if _LONG_NUMBER.search(raw):
         _check_integers(body)
     return body

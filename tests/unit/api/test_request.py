@@ -1,7 +1,10 @@
 """Parameters in, headers and bodies out, errors as plain text: lepa.api.request, lepa.api.edge, lepa.api.app."""
 
+import json
+
 import pytest
 
+from lepa.api.request import DECODED_ON_LOOP_MAX, json_body
 from lepa.model.errors import LepaError
 from lepa.model.job_views import JobListStub
 from lepa.rpc.requests import WAIT_MAX_NS, Reply
@@ -141,3 +144,44 @@ async def test_configured_headers_are_on_every_answer(parts, client_of) -> None:
     http = await client_of(parts)
     assert (await http.get("/v1/jobs")).headers["X-Frame-Options"] == "DENY"
     assert (await http.get("/v1/jobs?index=x")).headers["X-Frame-Options"] == "DENY"
+
+
+class _Body:
+    """A request that is nothing but its body."""
+
+    def __init__(self, raw: bytes) -> None:
+        self._raw = raw
+
+    async def read(self) -> bytes:
+        return self._raw
+
+
+LARGE = {"Job": {"Groups": [{"Name": f"g{number}", "Counts": [number, -1.5, None, True]} for number in range(40_000)]}}
+
+
+@pytest.mark.parametrize("blanks", ["", " \n\t", " " * 300])
+async def test_a_large_body_is_decoded_in_parts_to_the_same(blanks: str) -> None:
+    raw = (blanks + json.dumps(LARGE)).encode()
+    assert len(raw) > DECODED_ON_LOOP_MAX
+    assert await json_body(_Body(raw)) == LARGE
+
+
+@pytest.mark.parametrize(
+    ("end", "text"),
+    [
+        ("]}", "not valid JSON: JSON is malformed"),
+        ('], "Count": 9223372036854775808}', "9223372036854775808, which does not fit into 64 bits"),
+        (', "' + "[" * 3_000 + '"' + ", " + "[" * 3_000 + "]" * 3_000 + "]}", "nested too deeply"),
+    ],
+)
+async def test_what_is_wrong_with_a_large_body_is_told(end: str, text: str) -> None:
+    raw = ('{"Texts": [' + ", ".join(['"text"'] * 150_000) + end).encode()
+    raw = raw.replace(b'"text"]}', b'"text",]}')
+    with pytest.raises(LepaError, match=text):
+        await json_body(_Body(raw))
+
+
+async def test_large_bodies_that_are_not_objects_are_decoded_too() -> None:
+    text = "x" * (2 * DECODED_ON_LOOP_MAX)
+    assert await json_body(_Body(json.dumps(text).encode())) == text
+    assert await json_body(_Body(json.dumps([text]).encode())) == [text]
