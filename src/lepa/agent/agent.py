@@ -4,6 +4,7 @@
     client   this machine as a node, its drivers and their supervisor
     edge     the HTTP API
     guests   DNS and Consul's API: services for others, fed by a watcher that reads the HTTP API like anyone else
+    ingress  traffic from outside, in a process beside this one
 
 Parts are entered in this order and left in the opposite one. A second agent on the same data directory is refused.
 """
@@ -24,6 +25,8 @@ from lepa.agent import config as settings
 from lepa.agent.addresses import advertised_http, advertised_rpc, near
 from lepa.agent.config import Config
 from lepa.agent.data_directory import owned_directory
+from lepa.agent.ingress_process import IngressProcess
+from lepa.agent.ingress_settings import announced, ingress_settings
 from lepa.agent.log_tap import LogTap
 from lepa.agent.node_settings import client_settings
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
@@ -113,6 +116,7 @@ class Agent:
         )
         await self._stack.enter_async_context(Api(edge, [(host, config.ports.http) for host in hosts]))
         await self._guests(hosts[0])
+        await self._ingress(hosts[0])
         self._tasks.start("tick", self._tick())
         gc.freeze()
 
@@ -177,6 +181,7 @@ class Agent:
         connection = await self._stack.enter_async_context(
             AsyncConnection(Target("http", near(http_host), config.ports.http, namespace="*"))
         )
+        address = self._http_address.rpartition(":")[0].strip("[]")
         readers: list[Callable[[ServiceTable], None]] = []
         if config.dns.enabled:
             readers.append(self._names().publish)
@@ -184,8 +189,9 @@ class Agent:
             readers.append((await self._consul(connection)).publish)
 
         def publish(table: ServiceTable) -> None:
+            shown = announced(table, config, address) if config.ingress.enabled else table
             for reader in readers:
-                reader(table)
+                reader(shown)
 
         self._tasks.start("names", Watcher(connection, self._clock, publish, config.region).run())
 
@@ -223,6 +229,17 @@ class Agent:
         where = config.consul_api.address or config.bind_addr
         await self._stack.enter_async_context(ConsulApi(guest, where, config.consul_api.port))
         return following
+
+    async def _ingress(self, http_host: str) -> None:
+        """Traffic from outside, carried by a process of its own."""
+        config = self.config
+        if not config.ingress.enabled:
+            return
+        agent = Target("http", near(http_host), config.ports.http).url
+        process = IngressProcess(
+            ingress_settings(config), agent, config.log_level, log_json=config.log_json, clock=self._clock
+        )
+        await self._stack.enter_async_context(process)
 
     async def _tick(self) -> None:
         """Measures how late the event loop is, and closes intervals of metrics."""

@@ -9,7 +9,7 @@ import difflib
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -162,6 +162,41 @@ class Dns(Section, frozen=True):
     ttl: str = "0s"
 
 
+class Ingress(Section, frozen=True):
+    """Traffic from outside to services by their tags. Ports: 0 for none. address "" takes bind_addr, ui_address ""
+    takes address. names: services as which DNS shows this ingress. The rest is explained in docs/reference/ingress.md.
+    """
+
+    enabled: bool = False
+    address: str = ""
+    ui_address: str = ""
+    names: tuple[str, ...] = ("ingress", "fabio")
+    http: int = 9999
+    https: int = 0
+    ui: int = 9998
+    sni: int = 0
+    tcp: tuple[str, ...] = ()
+    dynamic: bool = True
+    certificates: tuple[str, ...] = ()
+    redirect_https: bool = False
+    tag_prefix: str = "urlprefix-"
+    matcher: Literal["prefix", "iprefix", "glob"] = "prefix"
+    strategy: Literal["rr", "rnd", "lc"] = "rr"
+    no_route_status: int = 404
+    proxy_protocol: bool = False
+    entrypoints: dict[str, str] = {}
+    auth: dict[str, str] = {}
+    access_log: str = ""
+    access_format: str = "common"
+    close_on_leave: bool = True
+    connect_timeout: str = "5s"
+    head_timeout: str = "10s"
+    idle_timeout: str = "60s"
+    response_timeout: str = "11m"
+    drain_timeout: str = "5s"
+    connections_max: int = 10_000
+
+
 class ConsulApi(Section, frozen=True):
     """Consul's HTTP API for its clients. address "" takes bind_addr; port 0 is any free one."""
 
@@ -209,6 +244,7 @@ class Config(Section, frozen=True):
     client: Client = Client()
     dns: Dns = Dns()
     consul_api: ConsulApi = ConsulApi()
+    ingress: Ingress = Ingress()
     plugin: dict[str, Plugin] = {}
     telemetry: Telemetry = Telemetry()
     acl: dict[str, Any] = {}
@@ -330,6 +366,8 @@ def _durations(config: Config) -> Iterator[tuple[str, str]]:
     yield "client.max_kill_timeout", client.max_kill_timeout
     yield "client.gc_interval", client.gc_interval
     yield "dns.ttl", config.dns.ttl
+    for name in ("connect_timeout", "head_timeout", "idle_timeout", "response_timeout", "drain_timeout"):
+        yield f"ingress.{name}", getattr(config.ingress, name)
 
 
 def seconds(text: str, name: str) -> float:

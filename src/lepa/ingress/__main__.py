@@ -40,9 +40,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     _raise_file_limit()
     try:
         settings = settings_of(parsed)
-        return asyncio.run(_serve(settings, parsed.agent, supervised=parsed.settings == "-"))
+        return asyncio.run(_serve(settings, parsed.agent, parsed.tell, supervised=parsed.settings == "-"))
     except LepaError as error:
         print(f"Error starting ingress: {error.message}", file=sys.stderr)
+        _tell(parsed.tell, error.message)
         return 1
     finally:
         handler.flush()
@@ -59,6 +60,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument(
         "--settings", default="", metavar="FILE", help="settings as JSON; - is one line of standard input"
     )
+    found.add_argument("--tell", type=int, default=0, help=argparse.SUPPRESS)
     found.add_argument("--log-level", default="info")
     found.add_argument("--log-json", action="store_true")
     for field in msgspec.structs.fields(IngressSettings):
@@ -91,7 +93,7 @@ def settings_of(parsed: argparse.Namespace) -> IngressSettings:
         raise invalid(f"ingress: settings: {error}") from error
 
 
-async def _serve(settings: IngressSettings, agent: str, *, supervised: bool) -> int:
+async def _serve(settings: IngressSettings, agent: str, tell: int, *, supervised: bool) -> int:
     loop = asyncio.get_running_loop()
     told = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -99,11 +101,17 @@ async def _serve(settings: IngressSettings, agent: str, *, supervised: bool) -> 
     if supervised:
         loop.add_reader(sys.stdin.fileno(), _tell_at_end, told)
     async with Ingress(settings, target(os.environ, address=agent), SystemClock(), SystemRandom()):
-        if supervised:
-            print("started", flush=True)
+        _tell(tell, "started")
         gc.freeze()
         await told.wait()
     return 0
+
+
+def _tell(descriptor: int, text: str) -> None:
+    """Say to whoever started us how that went. descriptor: 0 for nobody."""
+    if descriptor:
+        with contextlib.suppress(OSError):
+            os.write(descriptor, f"{text}\n".encode())
 
 
 def _tell_at_end(told: asyncio.Event) -> None:

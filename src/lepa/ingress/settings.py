@@ -20,7 +20,7 @@ class Listener(msgspec.Struct, frozen=True):
 
 
 class IngressSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One ingress. Ports: 0 for none. Times are seconds, 0 for no limit.
+    """One ingress. Ports: 0 for none. Times are seconds.
 
     address: what ports listen on. ui: port of `/api/routes`, `/health` and metrics, on ui_address. tcp:
     "[address:]port=[namespace/]service". sni: port for TLS connections that are passed on by name. dynamic: open the
