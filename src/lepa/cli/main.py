@@ -134,6 +134,9 @@ COMMANDS: Tree = {
     "exec": Row("lepa.cli.alloc_exec:run", "Run a command inside a task"),
     "fmt": Row("lepa.cli.job_file:fmt", "Bring job files into canonical form"),
     "fs": Row("lepa.cli.alloc_files:files", "List and read the files of an allocation"),
+    "ingress": Branch(
+        "Look at the ingress", {"routes": Row("lepa.cli.ingress:routes", "Show where requests from outside go")}
+    ),
     "init": Row("lepa.cli.job_init:init", "Write an example job file"),
     "inspect": Row("lepa.cli.job:inspect", "Print a job as the servers hold it"),
     "job": Branch("Work with jobs", JOB),
