@@ -13,9 +13,7 @@ UI_PORT = 9998
 
 
 @command()
-@option(
-    "ingress", "Where the ingress answers; default port 9998 beside the agent. Environment: LEPA_INGRESS_ADDR.", metavar="url"
-)
+@option("ingress", "Where it answers. Environment: LEPA_INGRESS_ADDR. Default: port 9998 of the agent.", metavar="url")
 @option("service", "Only routes of services whose names begin so.", metavar="prefix")
 @shaped
 @api
