@@ -193,7 +193,8 @@ class Agent:
             for reader in readers:
                 reader(shown)
 
-        self._tasks.start("names", Watcher(connection, self._clock, publish, config.region).run())
+        watching = await self._stack.enter_async_context(Tasks("agent"))  # ends before its connection does
+        watching.start("names", Watcher(connection, self._clock, publish, config.region).run())
 
     def _names(self) -> DnsServer:
         config = self.config
