@@ -22,6 +22,9 @@ from lepa.model.service import ServiceRegistration
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.server.settings import HeartbeatSettings, ServerSettings
+from lepa.state import keys
+from lepa.store.memory import MemoryStore
+from lepa.store.protocol import Txn
 from lepa.store.sqlite import SqliteStore
 
 QUICK = HeartbeatSettings(min_ttl_s=0.3, grace_s=0.2)
@@ -459,6 +462,21 @@ async def test_a_killed_server_is_followed_by_one_that_knows_all_that_was_acknow
         for number in range(5):
             job_id = f"job-{number}"
             await c.until(lambda job_id=job_id: c.statuses(job_id) == [("run", "running")], job_id)  # type: ignore[misc]
+    await store.close()
+
+
+async def test_a_new_server_finds_the_jobs_whose_evaluations_died_with_the_old_one() -> None:
+    store = MemoryStore(SystemClock())
+    async with cluster(store) as c, FakeNode(c.caller, make_node("node-1")):
+        await c.register(make_job())
+        await c.until(lambda: c.statuses("web") == [("run", "running")], "a running allocation")
+        await c.until(lambda: not c.server.replica.snapshot.tallies["default", "web"].open_evaluations, "a rest")
+        lost = c.server.replica.snapshot.node("node-1")
+    assert lost is not None
+    await store.commit(Txn((keys.put(keys.node_key("node-1"), replace(lost, status="down")),)))
+    async with cluster(store) as c, FakeNode(c.caller, make_node("node-2")):
+        await c.until(lambda: [a.node_id for a in c.allocations("web")] == ["node-1", "node-2"], "a replacement")
+        await c.until(lambda: c.statuses("web") == [("run", "running"), ("stop", "lost")], "it runs")
     await store.close()
 
 

@@ -20,6 +20,7 @@ from lepa.server.alarm import Alarm
 from lepa.server.deciders import deployments, drains, sessions
 from lepa.server.deciders.garbage import find_garbage
 from lepa.server.deciders.heartbeats import Heartbeats, disconnected_too_long, silent
+from lepa.server.deciders.overlooked import find_overlooked
 from lepa.server.deciders.periodic import Periodic
 from lepa.server.eval_feed import EvalFeed
 from lepa.server.loops import carry_out, run_decider
@@ -36,6 +37,8 @@ from lepa.store.protocol import Compacted, Lease, Store
 
 LEASE_TTL_S: Final = 15.0
 HEARTBEAT_LOOK_S: Final = 1.0
+OVERLOOKED_S: Final = 60.0
+"""How often to look for jobs whose evaluations were lost when a server died."""
 REPORT_S: Final = 1.0
 RETRY_S: Final = 1.0
 
@@ -96,6 +99,7 @@ class Leading:
             run = run_decider(name, decide, tables, p.replica, p.writer, p.clock)
             self._tasks.start(name, run)
         self._tasks.start("heartbeats", self._watch_heartbeats())
+        self._tasks.start("overlooked", self._look_for_overlooked())
         self._tasks.start("garbage", self._collect_garbage())
         self._tasks.start("report", self._report())
 
@@ -125,6 +129,12 @@ class Leading:
             wake_at = self.heartbeats.wake_at()
             pause = HEARTBEAT_LOOK_S if wake_at is None else min(HEARTBEAT_LOOK_S, max(0.0, wake_at - p.clock.now()))
             await p.clock.sleep(max(pause, 0.01))
+
+    async def _look_for_overlooked(self) -> None:
+        p = self._parts
+        while True:
+            await carry_out("overlooked", await asyncio.to_thread(find_overlooked, p.replica.snapshot), p.writer)
+            await p.clock.sleep(OVERLOOKED_S)
 
     async def _collect_garbage(self) -> None:
         while True:
