@@ -6,6 +6,7 @@ lists.
 
 import importlib
 import json
+import subprocess
 import sys
 import threading
 import time
@@ -17,6 +18,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
+from tests import components
 from tests.e2e.agents import HOST, Agent, eventually, free_ports, running
 from tests.integration.peers import install
 from tests.integration.web_jobs import web_job
@@ -468,3 +470,72 @@ def test_what_was_registered_outlives_the_agent(tmp_path: Any) -> None:
         assert eventually(lambda: consul.ask("PUT", "/v1/agent/check/warn/l").status == 200)
         assert consul.get("/v1/agent/checks")["l"]["Status"] == "warning"
         consul.put("/v1/agent/service/deregister/lasting")
+
+
+# 4: who calls what
+
+
+def test_c4_a_prometheus_kind_of_scraper_finds_targets(consul: ConsulAgent, tmp_path: Any) -> None:
+    """VictoriaMetrics' consul_sd: it blocks on catalog/services and on health/service of each name."""
+    binary, port = components.require("victoria-metrics", "victoria-metrics"), free_ports()["http"]
+    config = {
+        "scrape_configs": [
+            {"job_name": "consul", "consul_sd_configs": [{"server": f"{HOST}:{consul.port}", "services": ["scraped"]}]}
+        ]
+    }
+    (tmp_path / "prometheus.yml").write_text(json.dumps(config))
+    command = [
+        binary,
+        f"-storageDataPath={tmp_path}/data",
+        f"-httpListenAddr={HOST}:{port}",
+        f"-promscrape.config={tmp_path}/prometheus.yml",
+        "-promscrape.consulSDCheckInterval=1s",
+        "-retentionPeriod=1d",
+    ]
+
+    def targets() -> set[str]:
+        connection = HTTPConnection(HOST, port, timeout=5)
+        try:
+            connection.request("GET", "/api/v1/targets")
+            shown = json.loads(connection.getresponse().read())
+            return {target["discoveredLabels"]["__address__"] for target in shown["data"]["activeTargets"]}
+        except OSError:
+            return {"not listening yet"}
+        finally:
+            connection.close()
+
+    with (tmp_path / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as process:
+        try:
+            eventually(lambda: targets() == set(), 30.0)
+            consul.put("/v1/agent/service/register", {"Name": "scraped", "Address": "10.7.7.7", "Port": 9100})
+            eventually(lambda: targets() == {"10.7.7.7:9100"}, 30.0)
+            consul.put("/v1/agent/service/deregister/scraped")
+            eventually(lambda: targets() == set(), 30.0)
+        finally:
+            process.terminate()
+            process.wait(20)
+
+
+def test_c4_what_fabio_asks_for(consul: ConsulAgent) -> None:
+    """Its calls in their order: who is the agent, all checks, one service, its configuration, itself as a service."""
+    assert consul.get("/v1/agent/self")["Config"]["Datacenter"] == "dc1"
+    consul.put("/v1/agent/service/register", {"Name": "site", "Port": 80, "Tags": ["urlprefix-/site strip=/site"]})
+    checks = eventually(
+        lambda: [c for c in consul.get("/v1/health/state/any?consistent") if c["ServiceName"] == "site"]
+    )
+    assert [(check["Status"], check["ServiceTags"]) for check in checks] == [
+        ("passing", ["urlprefix-/site strip=/site"])
+    ]
+    (entry,) = consul.get("/v1/catalog/service/site?consistent")
+    assert (entry["ServiceID"], entry["ServicePort"]) == ("site", 80)
+    assert consul.ask("GET", "/v1/kv/fabio/config?recurse&consistent").status == 404
+    woken = consul.wakes(
+        "/v1/kv/fabio/config?recurse", lambda: consul.put("/v1/kv/fabio/config", b"route add site / http://a/")
+    )
+    assert woken.json[0]["Key"] == "fabio/config"
+    check = {"HTTP": f"http://{HOST}:1/health", "Interval": "1s", "DeregisterCriticalServiceAfter": "90m"}
+    consul.put("/v1/agent/service/register", {"Name": "fabio", "ID": "fabio-vm-9998", "Port": 9998, "Check": check})
+    assert "fabio-vm-9998" in eventually(lambda: consul.get("/v1/agent/services"))
+    consul.put("/v1/agent/service/deregister/fabio-vm-9998")
+    consul.put("/v1/agent/service/deregister/site")
+    eventually(lambda: {"site", "fabio"}.isdisjoint(consul.get("/v1/catalog/services")))

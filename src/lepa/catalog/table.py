@@ -13,7 +13,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from lepa.model.service import CheckState
+from lepa.model.service import CheckState, ServiceRegistration
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,6 +46,33 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     agent: str = ""
     create_index: int = 0
     modify_index: int = 0
+
+    @classmethod
+    def of(cls, told: ServiceRegistration, *, node_name: str, region: str = "") -> "Instance":
+        """The instance that a registration tells of."""
+        return cls(
+            id=told.id,
+            service=told.service_name,
+            namespace=told.namespace or "default",
+            node_id=told.node_id,
+            node_name=node_name,
+            datacenter=told.datacenter,
+            region=region,
+            address=told.address,
+            port=told.port,
+            tags=told.tags,
+            job_id=told.job_id,
+            alloc_id=told.alloc_id,
+            healthy=told.status != "critical",
+            status=told.status,
+            weight=told.weight,
+            warning_weight=told.warning_weight,
+            meta=tuple(sorted(told.meta.items())),
+            checks=told.checks,
+            agent=told.agent,
+            create_index=told.create_index,
+            modify_index=told.modify_index,
+        )
 
     @property
     def share(self) -> int:

@@ -102,29 +102,8 @@ class Watcher:
             self._outside[found.id] = Node(
                 name=found.node_name, address=found.node_address, datacenter=found.datacenter, region=self._region
             )
-        self._instances[found.id] = Instance(
-            id=found.id,
-            service=found.service_name,
-            namespace=found.namespace or "default",
-            node_id=found.node_id,
-            node_name=found.node_name or self._names.get(found.node_id, ""),
-            datacenter=found.datacenter,
-            region=self._region,
-            address=found.address,
-            port=found.port,
-            tags=found.tags,
-            job_id=found.job_id,
-            alloc_id=found.alloc_id,
-            healthy=found.status != "critical",
-            status=found.status,
-            weight=found.weight,
-            warning_weight=found.warning_weight,
-            meta=tuple(sorted(found.meta.items())),
-            checks=found.checks,
-            agent=found.agent,
-            create_index=found.create_index,
-            modify_index=found.modify_index,
-        )
+        node_name = found.node_name or self._names.get(found.node_id, "")
+        self._instances[found.id] = Instance.of(found, node_name=node_name, region=self._region)
 
     async def _take(self, batch: dict[str, Any]) -> None:
         """Apply the events of one index."""

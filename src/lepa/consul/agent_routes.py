@@ -3,7 +3,6 @@
 from hashlib import blake2b
 
 from aiohttp import web
-from msgspec.structs import replace
 
 from lepa.catalog.table import Instance
 from lepa.consul import views
@@ -100,12 +99,11 @@ async def checks(guest: Guest, request: web.Request) -> web.StreamResponse:
 
 
 def _mine(guest: Guest, view: View) -> list[Instance]:
-    """Instances on this agent's node; what is registered here with the results that the catalog may not have yet."""
-    local = guest.local.services
-    return [
-        replace(each, status=newest.status, checks=newest.checks) if (newest := local.get(each.id)) else each
-        for each in view.table.instances_on(guest.settings.node_name)
-    ]
+    """Instances on this agent's node: of jobs as the catalog has them; what is registered here as it is here, because
+    the catalog may not have the newest yet."""
+    name = guest.settings.node_name
+    others = [each for each in view.table.instances_on(name) if each.agent != name]
+    return [*others, *(Instance.of(each, node_name=name) for each in guest.local.services.values())]
 
 
 async def service(guest: Guest, request: web.Request) -> web.StreamResponse:
