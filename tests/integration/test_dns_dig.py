@@ -3,6 +3,7 @@
 Needs `dig` (Debian: `apt-get install bind9-dnsutils`).
 """
 
+import contextlib
 import shutil
 import socket
 import subprocess
@@ -115,9 +116,18 @@ async def test_dig_is_answered_while_the_event_loop_is_busy(server: DnsServer) -
 
 
 def free_port() -> int:
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    """A port that is free for UDP and for TCP."""
+    for _ in range(100):
+        with (
+            socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as udp,
+            socket.socket(socket.AF_INET, socket.SOCK_STREAM) as tcp,
+        ):
+            udp.bind(("127.0.0.1", 0))
+            port = int(udp.getsockname()[1])
+            with contextlib.suppress(OSError):
+                tcp.bind(("127.0.0.1", port))
+                return port
+    pytest.fail("no port of loopback is free for UDP and TCP")
 
 
 def until_answered(port: int, process: subprocess.Popen[bytes]) -> None:
