@@ -12,6 +12,8 @@ PORT_MAX = 65_535
 _CHECK_TIME_MIN = SECOND
 _CHECK_TYPES = {"nomad": ("http", "tcp"), "consul": ("grpc", "http", "script", "tcp")}
 _ADDRESS_MODES = ("auto", "host", "alloc", "driver", "alloc_ipv6")
+_CHECK_ADDRESS_MODES = ("", "host", "driver", "alloc", "alloc_ipv6")
+_NOTES_MAX = 255
 _ON_UPDATE = ("require_healthy", "ignore_warnings", "ignore")
 _INITIAL_STATUS = ("", "passing", "warning", "critical")
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
@@ -140,6 +142,12 @@ def _check(check: ServiceCheck, service: Service) -> Iterator[str]:
         yield f'on_update must be "require_healthy", "ignore_warnings" or "ignore"; not "{check.on_update}"'
     if service.provider == "nomad" and (check.success_before_passing or check.failures_before_critical):
         yield 'success_before_passing and failures_before_critical may only be used with provider "consul"'
+    if check.check_restart is not None and check.on_update == "ignore":
+        yield 'on_update value "ignore" not supported with check_restart'
+    if check.address_mode not in _CHECK_ADDRESS_MODES:
+        yield f'invalid address_mode "{check.address_mode}", must be one of host, driver, alloc, alloc_ipv6'
+    if len(check.notes) > _NOTES_MAX:
+        yield f"notes must not be longer than {_NOTES_MAX} characters"
     if check.check_restart is not None and check.check_restart.limit < 0:
         yield "limit must be greater than or equal to 0"
     if check.check_restart is not None and check.check_restart.grace < 0:

@@ -33,6 +33,12 @@ def test_a_broken_network_is_refused(group: dict[str, Any], message: str) -> Non
         ({"Services": [{"Checks": [{"Type": "tcp"}]}]}, "interval (0s) cannot be lower than 1s"),
         ({"Services": [{"Checks": [{"Type": "tcp"}]}]}, "check requires a port but neither check nor service"),
         ({"Services": [{"Provider": "nomad", "Checks": [{"Type": "grpc"}]}]}, 'invalid check type ("grpc"), must be'),
+        ({"Services": [{"Checks": [{"Type": "tcp", "AddressMode": "auto"}]}]}, 'invalid address_mode "auto"'),
+        ({"Services": [{"Checks": [{"Type": "tcp", "Notes": "x" * 256}]}]}, "notes must not be longer than 255"),
+        (
+            {"Services": [{"Checks": [{"Type": "tcp", "OnUpdate": "ignore", "CheckRestart": {"Limit": 1}}]}]},
+            "not supported with check_restart",
+        ),
         ({"Services": [{"Provider": "nomad"}, {"Name": "b"}]}, "Multiple service providers used"),
     ],
 )

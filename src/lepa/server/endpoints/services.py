@@ -2,6 +2,7 @@
 
 import hashlib
 from itertools import groupby
+from struct import pack
 
 from lepa.model.errors import invalid
 from lepa.model.service import ServiceRegistration
@@ -52,16 +53,20 @@ def list_instances(snapshot: Snapshot, request: r.ServiceReadRequest) -> Page:
 
 
 def choose(instances: list[ServiceRegistration], text: str) -> list[ServiceRegistration]:
-    """The N instances that a key always gets while they are there: those with the highest digests of both."""
+    """The N instances that a key always gets while they are there: those with the lowest digests of both, as in Nomad,
+    so that a mixed fleet agrees."""
     number, _, key = text.partition("|")
     if not number.isdigit() or not int(number) or not key:
         raise invalid("failed to parse choose parameter: expected the form N|key")
-    ranked = sorted(instances, key=lambda instance: _rank(instance, key), reverse=True)
-    return ranked[: int(number)]
+    return sorted(instances, key=lambda instance: _rank(instance, key))[: int(number)]
 
 
 def _rank(instance: ServiceRegistration, key: str) -> bytes:
-    return hashlib.blake2b(f"{instance.alloc_id}|{instance.id}|{key}".encode(), digest_size=16).digest()
+    texts = (instance.alloc_id, instance.id, instance.namespace, instance.address, instance.service_name)
+    digest = hashlib.sha256(pack(">Q", instance.port))
+    for text in (*texts, *instance.tags, key):
+        digest.update(text.encode())
+    return digest.digest()
 
 
 def _watched(request: r.ServiceReadRequest) -> tuple[Watch, ...]:

@@ -1,0 +1,99 @@
+"""What was reported of services and checks elsewhere, on a real agent. Ids name the reports that are followed."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.e2e.agents import Agent, eventually, running
+from tests.e2e.jobs import SECOND, quick_update, shell_job
+from tests.integration.web_jobs import web_job
+
+
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
+    with running(tmp_path_factory.mktemp("agent")) as found:
+        yield found
+
+
+def service(name: str, **fields: Any) -> dict[str, Any]:
+    return {"Name": name, "Provider": "nomad", **fields}
+
+
+def healthy(alloc: Any) -> bool:
+    return bool((alloc.get("DeploymentStatus") or {}).get("Healthy"))
+
+
+def test_b213_a_service_is_registered_once_however_often_its_task_restarts(agent: Agent) -> None:
+    restarts = {"Attempts": 100, "Interval": 3600 * SECOND, "Delay": 1, "Mode": "fail"}
+    job = shell_job("restarts", task={"Services": [service("restarted")]}, group={"RestartPolicy": restarts})
+    agent.run(job)
+    (alloc,) = agent.running("restarts")
+    done = 0
+    while done < 50:  # one that comes while the task is down is refused
+        done += agent.request("PUT", f"/v1/client/allocation/{alloc['ID']}/restart", {}).status == 200
+    agent.alloc_until(alloc["ID"], lambda now: now["TaskStates"]["main"]["State"] == "running")
+    eventually(lambda: len(agent.get("/v1/service/restarted")) == 1)
+    agent.purge("restarts")
+    eventually(lambda: agent.get("/v1/service/restarted") == [])
+
+
+def test_b216_a_service_may_have_no_port(agent: Agent) -> None:
+    agent.run(shell_job("portless", group={"Services": [service("portless")]}))
+    (instance,) = eventually(lambda: agent.get("/v1/service/portless"))
+    assert instance["Port"] == 0
+    agent.purge("portless")
+
+
+def test_b217_tags_are_interpolated_again_when_a_job_changes(agent: Agent) -> None:
+    def job(version: str) -> dict[str, Any]:
+        tagged = service("tagged", Tags=["v-${NOMAD_META_v}"])
+        return shell_job("tagged", task={"Services": [tagged], "Meta": {"v": version}})
+
+    agent.run(job("1"))
+    eventually(lambda: [each["Tags"] for each in agent.get("/v1/service/tagged")] == [["v-1"]])
+    agent.run(job("2"))
+    eventually(lambda: [each["Tags"] for each in agent.get("/v1/service/tagged")] == [["v-2"]])
+    agent.purge("tagged")
+
+
+def test_b219_an_allocation_is_not_healthy_before_its_check_has_passed(agent: Agent, tmp_path: Path) -> None:
+    job = web_job("late", "late")
+    task = job["TaskGroups"][0]["Tasks"][0]
+    gate, python = tmp_path / "open", task["Config"]["command"]
+    script = f'while [ ! -e {gate} ]; do sleep 0.05; done; exec "$0" "$@"'
+    task["Config"] = {"command": "/bin/sh", "args": ["-c", script, python, *task["Config"]["args"]]}
+    agent.run(job | {"Update": quick_update(HealthCheck="checks", HealthyDeadline=50 * SECOND)})
+    (alloc,) = agent.running("late")
+    (instance,) = eventually(lambda: agent.get("/v1/service/late"))
+    assert instance["Status"] == "critical"
+    checks = agent.get(f"/v1/client/allocation/{alloc['ID']}/checks")
+    assert {check["Status"] for check in checks.values()} <= {"pending", "failure"}
+    assert not healthy(agent.get(f"/v1/allocation/{alloc['ID']}"))
+    gate.touch()
+    agent.alloc_until(alloc["ID"], healthy)
+    assert agent.get("/v1/service/late")[0]["Status"] == "passing"
+    agent.purge("late")
+
+
+def test_b214_services_of_what_died_during_an_outage_are_removed(tmp_path: Path) -> None:
+    with running(tmp_path / "agent", dev=False) as agent:
+        restarts = {"Attempts": 0, "Interval": 60 * SECOND, "Delay": 1, "Mode": "fail"}
+        script = f"echo $$ > {tmp_path}/pid; trap 'exit 0' TERM; while :; do sleep 0.05; done"
+        never = {"Attempts": 0, "Unlimited": False}
+        agent.run(
+            shell_job(
+                "dies",
+                script,
+                group={"Services": [service("dies")], "RestartPolicy": restarts, "ReschedulePolicy": never},
+            )
+        )
+        eventually(lambda: agent.get("/v1/service/dies"))
+        pid = int(eventually(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text()))
+        agent.kill9()
+        os.kill(pid, signal.SIGKILL)
+        agent.start()
+        eventually(lambda: agent.get("/v1/service/dies") == [])
+        agent.purge("dies")
