@@ -1,8 +1,8 @@
 """Pure: instances of services that an allocation offers: address, port, tags and checks, interpolated.
 
 Address and port come from the port's label and the address mode: `auto` and `host` use the node's address and the host
-port, `alloc` the allocation's own address and the port inside, `driver` what the driver gave the task. Services of both
-providers are registered in the same catalog.
+port, `alloc` (`alloc_ipv6`) the allocation's own address and the port inside, `driver` what the driver gave the task.
+Services of both providers are registered in the same catalog.
 """
 
 from collections.abc import Iterable, Mapping
@@ -146,10 +146,11 @@ def resolve(source: Source, label: str, mode: str) -> tuple[str, int]:
         inside = source.network.port_map.get(label, mapping.to if mapping and mapping.to > 0 else 0)
         return source.network.ip, inside or (int(label) if label.isdigit() else 0)
     status = source.alloc.network_status
-    if mode == "alloc" and status is not None and status.address:
+    inner = {"alloc": status.address, "alloc_ipv6": status.address_ipv6}.get(mode, "") if status is not None else ""
+    if inner:
         if mapping is not None:
-            return status.address, mapping.to if mapping.to > 0 else mapping.value
-        return status.address, int(label) if label.isdigit() else 0
+            return inner, mapping.to if mapping.to > 0 else mapping.value
+        return inner, int(label) if label.isdigit() else 0
     if mapping is not None:
         return mapping.host_ip or own, mapping.value
     return own, int(label) if label.isdigit() else 0
