@@ -17,7 +17,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-import aiohttp
 from aiohttp import web
 
 from lepa import __version__
@@ -51,7 +50,7 @@ from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError, conflict
-from lepa.rpc.channel import HttpCaller, channel_app
+from lepa.rpc.channel import HttpCaller, channel_app, server_session
 from lepa.rpc.methods import Caller
 from lepa.sdk.address import Target
 from lepa.sdk.async_connection import AsyncConnection
@@ -124,7 +123,7 @@ class Agent:
         """A way to the servers: the one in this process, or those that the client block names."""
         config = self.config
         if not config.server.enabled:
-            session = await self._stack.enter_async_context(aiohttp.ClientSession())
+            session = await self._stack.enter_async_context(server_session())
             return HttpCaller(session, config.client.servers, self._clock, self._random)
         path = Path(config.server.data_dir) if config.server.data_dir else data / "server"
         path.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,7 @@
 """Requests for another node's allocations: find the node, pass the request on to its address, stream the answer.
 
-A request is passed on at most once: the header `X-Lepa-Forwarded` marks it.
+A request is passed on at most once: the header `X-Lepa-Forwarded` marks it. When the node is lost in the middle of an
+answer, the answer breaks off, so that nobody takes a part for the whole.
 """
 
 from collections.abc import AsyncIterator
@@ -11,6 +12,7 @@ from aiohttp import WSMsgType, web
 
 from lepa.api.edge import Edge
 from lepa.api.request import common
+from lepa.kit.sockets import watched_socket
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.rpc import methods as m
@@ -60,7 +62,8 @@ async def _address(edge: Edge, request: web.Request, node_id: str) -> str:
 @asynccontextmanager
 async def _session() -> AsyncIterator[aiohttp.ClientSession]:
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-    async with aiohttp.ClientSession(timeout=timeout, auto_decompress=False) as session:
+    connector = aiohttp.TCPConnector(socket_factory=watched_socket)
+    async with aiohttp.ClientSession(timeout=timeout, connector=connector, auto_decompress=False) as session:
         yield session
 
 
@@ -81,10 +84,19 @@ async def pass_on(request: web.Request, address: str) -> web.StreamResponse:
             kept = {k: v for k, v in upstream.headers.items() if k.lower() not in _HOP_HEADERS}
             response = web.StreamResponse(status=upstream.status, headers=kept)
             await response.prepare(request)
-            async for chunk in upstream.content.iter_chunked(CHUNK):
+            async for chunk in _chunks(upstream):
                 await response.write(chunk)
             await response.write_eof()
             return response
+
+
+async def _chunks(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
+    """The body as it comes. Raises ConnectionError when the node is lost, so that the answer breaks off here too."""
+    try:
+        async for chunk in upstream.content.iter_chunked(CHUNK):
+            yield chunk
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise ConnectionError(f"the node was lost: {error}") from error
 
 
 async def _pass_on_websocket(request: web.Request, address: str) -> web.StreamResponse:

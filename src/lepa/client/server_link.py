@@ -25,6 +25,9 @@ RETRY_S = 1.0
 RETRY_MAX_S = 15.0
 HEARTBEAT_DEFAULT_S = 10.0
 CALL_S = 30.0
+BEAT_MIN_S = 3.0
+"""A heartbeat that is not answered for this long, or half of what the servers want, is sent again: it may have been
+lost on a connection that nobody is at the end of any more."""
 
 
 class ServerLink:
@@ -99,7 +102,7 @@ class ServerLink:
             await self._clock.sleep(pause_s or self._heartbeat_s / 2 * self._random.uniform(0.8, 1.0))
             request = NodeHeartbeatRequest(node_id=self.node.id, secret_id=self.node.secret_id, status="ready")
             try:
-                self._take(await self.call(NODE_HEARTBEAT, request))
+                self._take(await self.call(NODE_HEARTBEAT, request, max(BEAT_MIN_S, self._heartbeat_s / 2)))
                 pause_s = 0.0
             except LepaError as error:
                 if error.code == "not_found":

@@ -20,6 +20,7 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from lepa.kit.sockets import watched_socket
 from lepa.kit.sources import Clock, Random
 from lepa.model.errors import Code, LepaError
 from lepa.model.wire import Wire, from_msgpack, to_msgpack
@@ -123,6 +124,11 @@ def _refused(error: LepaError) -> web.Response:
     facts = {key: str(value) for key, value in error.facts.items()}
     body = to_msgpack(Refusal(code=error.code, message=error.message, facts=facts))
     return web.Response(status=STATUS[error.code], body=body, content_type=MSGPACK)
+
+
+def server_session() -> aiohttp.ClientSession:
+    """A pool of connections to servers: as many as are waited on, each given up when its server is gone."""
+    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, socket_factory=watched_socket))
 
 
 class HttpCaller:
