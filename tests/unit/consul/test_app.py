@@ -1,4 +1,5 @@
-"""Requests over HTTP: lepa.consul.edge, app, catalog_routes, agent_routes, registration_routes and kv_routes.
+"""Requests over HTTP: lepa.consul.edge, lepa.consul.catalog_routes, lepa.consul.agent_routes, lepa.consul.kv_routes and
+lepa.consul.registration_routes.
 
 What needs a real catalog behind it is in tests/integration/test_consul_api.py.
 """
