@@ -19,6 +19,7 @@ HEADERS_MAX: Final = 200
 REMEMBERED_MAX: Final = 1_024
 REMEMBERED_SIZE_MAX: Final = 2_048
 HOST = re.compile(rb"[A-Za-z0-9._~%:\[\]-]*")
+CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 TARGET = re.compile(rb"[\x21-\x7e\x80-\xff]+")
 IDEMPOTENT = frozenset({b"GET", b"HEAD", b"PUT", b"DELETE", b"OPTIONS", b"TRACE"})
 """Methods that may be sent again when a target ended the connection without a word (RFC 9110, 9.2.2)."""
@@ -55,16 +56,16 @@ class BadHead(Exception):
 class _Collector:
     """What httptools calls back."""
 
-    __slots__ = ("doubled", "lines", "names", "special", "target")
+    __slots__ = ("doubled", "lines", "special", "target", "whole")
 
     own: frozenset[bytes] = frozenset()
 
     def __init__(self) -> None:
         self.target = b""
         self.lines: list[bytes] = []
-        self.names = 0
         self.special: dict[bytes, bytes] = {}
         self.doubled: set[bytes] = set()
+        self.whole = False
 
     def on_url(self, part: bytes) -> None:
         """Pieces of the target."""
@@ -83,6 +84,10 @@ class _Collector:
             if low in self.own:
                 return
         self.lines.append(name + b": " + value)
+
+    def on_headers_complete(self) -> None:
+        """The head is whole."""
+        self.whole = True
 
 
 class _RequestCollector(_Collector):
@@ -113,7 +118,7 @@ class RequestHead:
         """Raises BadHead."""
         collector = _RequestCollector()
         parser = httptools.HttpRequestParser(collector)
-        _parse(parser, head)
+        _parse(parser, head, collector)
         self.method: bytes = parser.get_method()
         self.minor = _minor(parser.get_http_version())
         self.special = special = collector.special
@@ -197,7 +202,7 @@ class ResponseHead:
         """method: that of the request. Raises BadHead."""
         collector = _ResponseCollector()
         parser = httptools.HttpResponseParser(collector)
-        _parse(parser, head)
+        _parse(parser, head, collector)
         _minor(parser.get_http_version())
         self.status: int = parser.get_status_code()
         self._first = b"HTTP/1.1" + head[8 : head.index(b"\r\n")]
@@ -315,7 +320,7 @@ def _continued(came: bytes | None, own: str) -> bytes:
 def answer(status: int, text: str, headers: tuple[tuple[str, str], ...] = (), *, keep_alive: bool, body: bool) -> bytes:
     """An answer of our own. body: False for HEAD."""
     content = f"{text}\n".encode()
-    named = "".join(f"{name}: {value}\r\n" for name, value in headers)
+    named = "".join(f"{name}: {CONTROLS.sub('', value)}\r\n" for name, value in headers)
     head = (
         f"HTTP/1.1 {status} {REASONS.get(status, 'Status')}\r\nContent-Type: text/plain; charset=utf-8\r\n"
         f"Content-Length: {len(content)}\r\n{named}{'' if keep_alive else 'Connection: close' + chr(13) + chr(10)}\r\n"
@@ -333,7 +338,9 @@ REASONS = {
 }  # fmt: skip
 
 
-def _parse(parser: httptools.HttpRequestParser | httptools.HttpResponseParser, head: bytes) -> None:
+def _parse(
+    parser: httptools.HttpRequestParser | httptools.HttpResponseParser, head: bytes, collector: _Collector
+) -> None:
     ends = head.count(b"\n")
     if ends != head.count(b"\r\n") or ends != head.count(b"\r") or b"\n " in head or b"\n\t" in head or b"\0" in head:
         raise BadHead(400, "line ends or folded lines are malformed")
@@ -345,6 +352,8 @@ def _parse(parser: httptools.HttpRequestParser | httptools.HttpResponseParser, h
         pass
     except httptools.HttpParserError as error:
         raise BadHead(400, str(error) or "malformed") from error
+    if not collector.whole:
+        raise BadHead(400, "the head is empty")
 
 
 def _minor(version: str) -> int:

@@ -174,7 +174,7 @@ class HostIndex:
         self._globs: dict[str, list[tuple[re.Pattern[str], Paths]]] = {}
         for (name, port), group in grouped.items():
             paths = Paths(name, port, group, matcher)
-            if is_glob(name):
+            if is_glob(name) and ":" not in name:
                 self._globs.setdefault(literal_tail(name), []).append((compiled(name), paths))
             else:
                 self._exact[name, port] = paths
@@ -236,7 +236,7 @@ class RouteTable:
     ) -> "RouteTable":
         """The table of a catalog, sharing with `previous` all routes whose targets did not change."""
         rules = rules or Rules()
-        old = previous if previous is not None and previous.rules == rules else EMPTY
+        old = previous if previous is not None and previous.rules == rules else RouteTable({}, (), rules, 0)
         readings = old._readings if len(old._readings) < READINGS_MAX else {}
         parts = {
             key: known
@@ -415,6 +415,3 @@ def plain_path(path: str) -> str:
             kept.append(part)
     ends_in_dots = path.endswith(("/.", "/.."))
     return "/" + "/".join(kept) + ("/" if ends_in_dots and kept else "")
-
-
-EMPTY = RouteTable({}, (), Rules(), 0)
