@@ -19,6 +19,7 @@ import tempfile
 import time
 from pathlib import Path
 
+import uvloop
 from tests.builders import make_group, make_job, make_task
 from tests.node import Servers, placed, running_client
 
@@ -95,4 +96,4 @@ def _pss_mb(pid: int) -> float:
 
 
 if __name__ == "__main__":
-    asyncio.run(_child())
+    uvloop.run(_child())

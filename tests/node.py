@@ -18,6 +18,7 @@ from lepa.client.fingerprint.registry import Fingerprint
 from lepa.client.settings import ClientSettings
 from lepa.drivers.mock import MockDriver
 from lepa.drivers.protocol import Driver
+from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import Clock, SeededRandom, SystemClock
 from lepa.kit.telemetry import Metrics
 from lepa.model.allocation import Allocation
@@ -110,6 +111,13 @@ class Servers:
                 return value
         seen = {alloc_id[:8]: alloc.client_status for alloc_id, alloc in self.reported.items()}
         raise AssertionError(f"not within {WITHIN_S} s: {what or holds}; reported {seen}; log {self.log[-20:]}")
+
+    async def removed(self, client: Client, alloc_id: str) -> None:
+        """Collect an allocation that has ended, once the node has seen all of its end."""
+        await self.status(alloc_id, "complete", "failed")
+        runner = client._allocations.runner(alloc_id)
+        await self.until(lambda: runner.finished.is_set() and client._allocations.reports.is_known(alloc_id))
+        await client.collect()
 
     async def status(self, alloc_id: str, *wanted: str) -> Allocation:
         """The report of an allocation once it has one of these client statuses."""
@@ -226,6 +234,18 @@ async def running_client(
     fingerprint = PlainFingerprint(wanted, clock)
     async with Client(wanted, servers, chosen, fingerprint, clock, SeededRandom(7), Metrics()) as client:
         yield client
+
+
+@contextlib.asynccontextmanager
+async def own_supervisor(directory: Path) -> AsyncIterator[Supervisor]:
+    """A supervisor of the test's own: its tasks are ended with it, and its process is gone at the end."""
+    async with await Supervisor.connect(str(directory / "supervisor"), clock=SystemClock()) as found:
+        yield found
+        command = Path(f"/proc/{found.pid}/cmdline")
+        await found.shutdown(kill=True)
+        async with asyncio.timeout(WITHIN_S):
+            while command.exists() and command.read_bytes():  # noqa: ASYNC110 - it is nobody's child
+                await asyncio.sleep(0.01)
 
 
 def placed(job: Job, number: int = 1, **fields: Any) -> Allocation:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.builders import make_group, make_job, make_task
-from tests.node import WITHIN_S, Servers, placed, running_client
+from tests.node import WITHIN_S, Servers, own_supervisor, placed, running_client
 
 from lepa.client import secrets_mount
 from lepa.client.client import Client
@@ -46,9 +46,8 @@ def no_mounts_left(tmp_path: Path) -> Iterator[None]:
 
 @pytest.fixture
 async def supervisor(tmp_path: Path) -> AsyncIterator[Supervisor]:
-    async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as found:
+    async with own_supervisor(tmp_path) as found:
         yield found
-        await found.shutdown(kill=True)
 
 
 RawClient = Callable[..., AbstractAsyncContextManager[Client]]
@@ -419,7 +418,7 @@ class TestServerTrouble:
             servers.place(alloc := placed(job_of(mock(run_for="1ms"), type="batch")))
             await servers.status(alloc.id, "complete")
             assert (client.alloc_root / alloc.id).exists()
-            await client.collect()
+            await servers.removed(client, alloc.id)
             assert not (client.alloc_root / alloc.id).exists()
             with pytest.raises(LepaError, match="Unknown allocation"):
                 await client.stat_file(alloc.id, "/")
@@ -480,7 +479,8 @@ class TestProcesses:
                     if frame.data.endswith(b"end\n"):
                         break
             await frames.aclose()  # type: ignore[attr-defined]
-            assert received == 30 * 65536 + 4
+            sizes = {path.name: path.stat().st_size for path in (client.alloc_root / alloc.id / "alloc/logs").iterdir()}
+            assert received == 30 * 65536 + 4, (sizes, servers.events(alloc.id))
             assert files == {"alloc/logs/web.stdout.0", "alloc/logs/web.stdout.1"}
 
     async def test_commands_signals_and_restarts(self, raw_client: RawClient, servers: Servers) -> None:
@@ -552,7 +552,7 @@ class TestProcesses:
             await servers.until(lambda: servers.log.count("register") == 2)
             await asyncio.sleep(0.2)
             assert await output(client, alloc.id) == b"once\n"
-            await client.collect()
+            await servers.removed(client, alloc.id)
         async with raw_client() as client:
             await servers.until(lambda: servers.log.count("register") == 3)
             await asyncio.sleep(0.2)
@@ -606,7 +606,7 @@ class TestProcesses:
         async with raw_client() as client:
             servers.stop(alloc.id)
             await servers.status(alloc.id, "complete")
-            await client.collect()
+            await servers.removed(client, alloc.id)
         assert secrets_mount.mounted_below(root) == []
         assert not (root / alloc.id).exists()
 

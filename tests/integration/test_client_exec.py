@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 from tests import components
 from tests.builders import make_group, make_job, make_task
-from tests.node import Servers, placed, running_client
+from tests.node import Servers, own_supervisor, placed, running_client
 
 from lepa.client import secrets_mount
 from lepa.client.client import Client
@@ -33,6 +33,12 @@ def no_mounts_left(tmp_path: Path) -> Iterator[None]:
 @pytest.fixture
 def servers() -> Servers:
     return Servers()
+
+
+@pytest.fixture
+async def supervisor(tmp_path: Path) -> AsyncIterator[Supervisor]:
+    async with own_supervisor(tmp_path) as found:
+        yield found
 
 
 @pytest.fixture
@@ -88,7 +94,7 @@ async def test_secrets_templates_and_volumes_inside(
         assert servers.reported[alloc.id].task_states["web"].restarts == 0
         servers.stop(alloc.id)
         await servers.status(alloc.id, "complete")
-        await client.collect()
+        await servers.removed(client, alloc.id)
         assert not os.path.exists(client.alloc_root / alloc.id)
 
 

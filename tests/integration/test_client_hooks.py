@@ -16,7 +16,7 @@ import pytest
 from aiohttp import web
 from msgspec.structs import replace
 from tests.builders import make_group, make_job, make_service, make_task
-from tests.node import Servers, placed, running_client
+from tests.node import Servers, own_supervisor, placed, running_client
 
 from lepa.client import secrets_mount
 from lepa.client.client import Client
@@ -338,9 +338,8 @@ class TestTemplates:
 
 @pytest.fixture
 async def supervisor(tmp_path: Path) -> AsyncIterator[Supervisor]:
-    async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as found:
+    async with own_supervisor(tmp_path) as found:
         yield found
-        await found.shutdown(kill=True)
 
 
 class TestTemplatesOfProcesses:

@@ -47,11 +47,15 @@ class AllocDir:
         self.path = root / alloc_id
         self.shared = self.path / "alloc"
         self.logs = self.shared / "logs"
+        self._tasks: dict[str, TaskDirs] = {}
 
     def task(self, name: str) -> TaskDirs:
         """Paths of one task."""
+        if (known := self._tasks.get(name)) is not None:
+            return known
         root = self.path / name
-        return TaskDirs(root, root / "local", root / "secrets", root / "tmp", root / "private")
+        self._tasks[name] = TaskDirs(root, root / "local", root / "secrets", root / "tmp", root / "private")
+        return self._tasks[name]
 
     def build(self, tasks: Iterable[str]) -> None:
         """Make every directory that is not there yet, and mount what has to be mounted."""

@@ -50,7 +50,8 @@ class NodeParts:
     """What all allocations of a node share.
 
     may_start: set once the servers have been asked what should run here. earlier: allocations on this node that have
-    to end before a new one starts.
+    to end before a new one starts. builders: how many directories are made at a time; more threads than a few only
+    keep the event loop from its turn.
     """
 
     node: Callable[[], Node]
@@ -65,6 +66,7 @@ class NodeParts:
     hooks: Hooks
     may_start: asyncio.Event
     earlier: "Callable[[Allocation], list[AllocRunner]]"
+    builders: asyncio.Semaphore
     kill_timeout_max_s: float = 30.0
 
 
@@ -255,7 +257,8 @@ class AllocRunner:
         earlier = self._parts.earlier(self.alloc) if fresh else []
         await self._wait_for(earlier)
         try:
-            await asyncio.to_thread(self.directory.build, list(self.runners))
+            async with self._parts.builders:
+                await asyncio.to_thread(self.directory.build, list(self.runners))
             for runner in earlier:
                 if runner.sticky and runner.alloc.id == self.alloc.previous_allocation:
                     await asyncio.to_thread(self.directory.inherit, runner.directory, list(self.runners))

@@ -58,6 +58,7 @@ STOP_S = 15.0
 READ_MAX = 64 * 1024 * 1024
 CONNECTIONS_MAX = 1000
 """Of health checks and downloads at a time."""
+BUILDERS_MAX = 2
 META_FACT = "meta:"
 META_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
@@ -173,6 +174,7 @@ class Client:
             hooks=self._hooks,
             may_start=self._allocations.may_start,
             earlier=self._allocations.earlier,
+            builders=asyncio.Semaphore(BUILDERS_MAX),
             kill_timeout_max_s=self._settings.max_kill_timeout_s,
         )
 

@@ -148,8 +148,8 @@ def meta(place: Place) -> dict[str, str]:
     return env
 
 
-def build(place: Place, host: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    """The whole environment. host: the agent's own, {} for drivers with an image. added: from hooks, which wins."""
+def build(place: Place, host: Mapping[str, str]) -> dict[str, str]:
+    """The environment that a task declares. host: the agent's own, {} for drivers with an image."""
     env = {name: value for name, value in host.items() if name not in HOST_DENIED}
     env |= built_in(place)
     own: dict[str, str] = {}
@@ -157,7 +157,7 @@ def build(place: Place, host: Mapping[str, str], added: Mapping[str, str]) -> di
     env |= {name: interpolate(value, targets) for name, value in meta(place).items()}
     for name, value in place.task.env.items():
         own[interpolate(name, targets)] = interpolate(value, targets)
-    return env | own | dict(added)
+    return env | own
 
 
 def group_environment(place: Place) -> dict[str, str]:

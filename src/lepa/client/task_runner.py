@@ -91,6 +91,7 @@ class TaskRunner:
         self._changed = changed
         self._record = record or TaskRecord(driver=place.task.driver)
         self._wishes = _Wishes()
+        self._declared = self._declared_environment()
         self._added: Mapping[str, str] = {}
         self.state = self._record.state
         self.handle = None if self._record.ended else self._record.handle
@@ -162,6 +163,7 @@ class TaskRunner:
     def replace_place(self, place: Place) -> None:
         """Take in a newer form of the allocation; a running task sees it from its next start on."""
         self.place = place._replace(directories=self.place.directories)
+        self._declared = self._declared_environment()
         self.env = self._environment()
 
     def note(self, kind: str, message: str) -> None:
@@ -305,8 +307,12 @@ class TaskRunner:
         return Setup(self.place, self._environment(added), self)
 
     def _environment(self, added: Mapping[str, str] | None = None) -> dict[str, str]:
+        return {**self._declared, **(self._added if added is None else added)}
+
+    def _declared_environment(self) -> dict[str, str]:
+        """The variables without those that hooks add."""
         host = self._around.host_env if self._around.driver.capabilities.isolation != "image" else {}
-        return task_env.build(self.place, host, self._added if added is None else added)
+        return task_env.build(self.place, host)
 
     def _config(self, task_id: str) -> TaskConfig:
         return task_config(self.place, self._around.directory, task_id, self.env)

@@ -42,9 +42,7 @@ async def test_an_end_that_the_servers_do_not_know_is_kept(client: Client, serve
     await client.collect()
     assert client.has_allocation(alloc.id)
     servers.away = False
-    await servers.status(alloc.id, "complete")
-    await servers.until(lambda: client._allocations.reports.is_known(alloc.id))
-    await client.collect()
+    await servers.removed(client, alloc.id)
     assert not client.has_allocation(alloc.id)
 
 

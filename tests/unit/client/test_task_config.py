@@ -17,7 +17,7 @@ def test_every_text_is_interpolated_and_paths_are_the_hosts() -> None:
     group = make_group(tasks=(task,))
     job = make_job(groups=(group,))
     place = Place(make_node(), "global", job, group, task, make_alloc("a", job=job), CONTAINER_DIRECTORIES)
-    env = task_env.build(place, {}, {})
+    env = task_env.build(place, {})
     config = task_config(place, AllocDir(Path("/srv"), "a"), "id", env)
     assert config.config == {"command": "/local/run", "args": ["linux"]}
     assert config.user == "dc1"

@@ -35,7 +35,7 @@ def place(**changes: object) -> Place:
 
 
 def test_the_names_that_job_files_read() -> None:
-    env = task_env.build(place(), {}, {})
+    env = task_env.build(place(), {})
     assert env["NOMAD_ALLOC_ID"] == uuid_of(1)
     assert env["NOMAD_SHORT_ALLOC_ID"] == uuid_of(1)[:8]
     assert env["NOMAD_ALLOC_INDEX"] == "3"
@@ -46,14 +46,14 @@ def test_the_names_that_job_files_read() -> None:
 
 
 def test_ports_inside_and_outside() -> None:
-    env = task_env.build(place(), {}, {})
+    env = task_env.build(place(), {})
     assert env["NOMAD_PORT_http_api"] == "80"
     assert env["NOMAD_HOST_PORT_http_api"] == "25000"
     assert env["NOMAD_ADDR_http_api"] == "10.0.0.1:25000"
     assert env["NOMAD_PORT_raw"] == "25001"
     assert "NOMAD_ALLOC_IP_raw" not in env
     own = place(alloc=replace(place().alloc, network_status=AllocNetworkStatus(address="172.26.0.5")))
-    assert task_env.build(own, {}, {})["NOMAD_ALLOC_ADDR_http_api"] == "172.26.0.5:80"
+    assert task_env.build(own, {})["NOMAD_ALLOC_ADDR_http_api"] == "172.26.0.5:80"
 
 
 def test_ports_of_single_tasks_carry_their_names_for_the_others() -> None:
@@ -64,35 +64,35 @@ def test_ports_of_single_tasks_carry_their_names_for_the_others() -> None:
             "my-task": AllocatedTaskResources(networks=(network,)),
         }
     )
-    env = task_env.build(place(alloc=replace(place().alloc, allocated_resources=resources)), {}, {})
+    env = task_env.build(place(alloc=replace(place().alloc, allocated_resources=resources)), {})
     assert env["NOMAD_ADDR_db"] == "10.0.0.2:5000"
     assert env["NOMAD_ADDR_my_task_db"] == "10.0.0.2:5000"
 
 
 def test_inner_meta_wins_and_may_name_variables() -> None:
-    env = task_env.build(place(), {}, {})
+    env = task_env.build(place(), {})
     assert env["NOMAD_META_who"] == env["NOMAD_META_WHO"] == "group"
     assert env["NOMAD_META_a_b"] == "dot"
     assert env["NOMAD_META_g"] == "dc1-x"
 
 
 def test_the_tasks_variables_are_interpolated_and_win_over_the_hosts() -> None:
-    env = task_env.build(place(), {"GREETING": "host", "HOME": "/root", "NOMAD_DC": "other"}, {"HOME": "/hook"})
+    env = task_env.build(place(), {"GREETING": "host", "HOME": "/root", "NOMAD_DC": "other"})
     assert env["GREETING"] == "group at dc1"
     assert env["web_X"] == "1"
-    assert env["HOME"] == "/hook"
+    assert env["HOME"] == "/root"
     assert env["NOMAD_DC"] == "dc1"
 
 
 def test_the_agents_secrets_stay_with_the_agent() -> None:
     assert not {"AWS_SECRET_ACCESS_KEY", "NOMAD_TOKEN"} & set(
-        task_env.build(place(), {"AWS_SECRET_ACCESS_KEY": "s", "NOMAD_TOKEN": "t"}, {})
+        task_env.build(place(), {"AWS_SECRET_ACCESS_KEY": "s", "NOMAD_TOKEN": "t"})
     )
 
 
 def test_what_texts_may_name() -> None:
     where = place()
-    targets = task_env.references(where, task_env.build(where, {}, {}))
+    targets = task_env.references(where, task_env.build(where, {}))
     text = "${node.unique.name} ${attr.kernel.name} ${meta.rack} ${NOMAD_DC} ${env.NOMAD_DC} ${nothing} ${ node.class }"
     assert task_env.interpolate(text, targets) == "node-1 linux r1 dc1 dc1 ${nothing} "
     assert task_env.interpolate_all({"a": ["${NOMAD_DC}", 1]}, targets) == {"a": ["dc1", 1]}

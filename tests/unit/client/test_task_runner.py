@@ -125,13 +125,17 @@ class Bench:
         await self.pass_time(0.0)
 
     async def pass_time(self, seconds: float) -> None:
-        """Let the clock go on; the state's file is written by a thread, in real time."""
-        await self.clock.advance(0.0)
-        for _ in range(3):
-            await asyncio.sleep(0.005)
+        """Let the clock go on, and everything happen that follows from it."""
+        await self._written()
         await self.clock.advance(seconds)
-        for _ in range(3):
-            await asyncio.sleep(0.005)
+        await self._written()
+
+    async def _written(self) -> None:
+        """Several turns of those who wait for the state's file, which a thread writes in order."""
+        for _ in range(4):
+            await self.clock.advance(0.0)
+            await self.state.save_facts({"turn": "over"})
+        await self.clock.advance(0.0)
 
     def record(self) -> TaskRecord:
         """What another agent would find."""
