@@ -1,15 +1,24 @@
-"""How much memory does a snapshot of 100,000 allocations take?
+"""What does a snapshot of 100,000 allocations take: memory, and time to read it when a server starts?
 
-`memory.100k_allocs_mb`: growth of the resident set of a fresh process that reduces 100,000 allocations, 128 a batch as
-plans arrive: 1,000 jobs on 1,000 nodes, an evaluation a batch, each allocation with a port, five scored nodes, one
-task with three events, health. Expected <= 1,000 MB. Beside: the same allocations as stored (msgpack), in MB.
+1,000 jobs on 1,000 nodes, an evaluation a batch, each allocation with a port, five scored nodes, one task with three
+events, health.
+
+`memory.100k_allocs_mb`: growth of the resident set of a fresh process that reduces them, 128 a batch as plans arrive.
+Expected <= 1,000 MB. Beside: the same allocations as stored (msgpack), in MB.
+`state.load.100k_allocs_s`: from the entries of a store to a snapshot, without collections, as a server does. Expected
+<= 4.5 s. Beside: decoding the same values and nothing else.
 """
 
+import gc
 import json
 import random
 import subprocess
 import sys
+import time
 import uuid
+from collections.abc import Iterator
+
+import msgspec
 
 from benchmarks.harness import Figure
 from lepa.model.allocation import Allocation, AllocDeploymentStatus, TaskEvent, TaskState
@@ -25,10 +34,11 @@ from lepa.model.resources import (
     Port,
 )
 from lepa.state import keys
-from lepa.state.reducer import reduce
+from lepa.state.reducer import load, reduce
 from lepa.state.snapshot import empty_snapshot
-from lepa.store.protocol import Change
+from lepa.store.protocol import Change, Entry, Put, Read
 
+FIGURES = ("memory.100k_allocs_mb", "state.load.100k_allocs_s")
 ALLOCATIONS = 100_000
 BATCH = 128
 EVENTS = (
@@ -40,28 +50,56 @@ SCORES = ("binpack", "job-anti-affinity", "node-affinity", "node-reschedule-pena
 
 
 def run() -> list[Figure]:
-    """Measured in a process of its own."""
-    child = subprocess.run([sys.executable, "-m", "benchmarks.memory"], capture_output=True, text=True, check=True)
-    measured = json.loads(child.stdout)
-    return [Figure("memory.100k_allocs_mb", measured["grown"], "MB", measured["stored"], "as msgpack")]
+    """Each measured in a process of its own."""
+    grown, stored = _measured("memory")
+    loaded, decoded = _measured("load")
+    return [
+        Figure(FIGURES[0], grown, "MB", stored, "as msgpack"),
+        Figure(FIGURES[1], loaded, "s", decoded, "decoding alone"),
+    ]
 
 
-def measure() -> dict[str, float]:
+def _measured(what: str) -> tuple[float, float]:
+    command = [sys.executable, "-m", "benchmarks.memory", what]
+    value, beside = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    return value, beside
+
+
+def measure_memory() -> tuple[float, float]:
     """Megabytes by which this process grows, and megabytes of what it decoded."""
-    chance = random.Random(1)
-    nodes = [_uuid(chance) for _ in range(1_000)]
     snapshot, stored = empty_snapshot(), 0
     before = _resident_mb()
-    for start in range(0, ALLOCATIONS, BATCH):
-        numbers = range(start, min(start + BATCH, ALLOCATIONS))
-        evaluation = _uuid(chance)
-        rows = [_allocation(number, evaluation, nodes, chance) for number in numbers]
-        puts = [keys.put(keys.alloc_key(row.id), row) for row in rows]
-        revision = start // BATCH + 1
+    for revision, puts in _batches():
         snapshot = reduce(snapshot, [Change(put.key, put.value, revision, revision) for put in puts]).snapshot
         stored += sum(len(put.value) for put in puts)
     assert len(snapshot.tables["allocs"]) == ALLOCATIONS
-    return {"grown": _resident_mb() - before, "stored": stored / 1e6}
+    return _resident_mb() - before, stored / 1e6
+
+
+def measure_load() -> tuple[float, float]:
+    """Seconds of a load, and of decoding alone."""
+    entries = sorted(Entry(put.key, put.value, revision, revision) for revision, puts in _batches() for put in puts)
+    decoder = msgspec.msgpack.Decoder(Allocation)
+    gc.freeze()
+    gc.disable()
+    started = time.perf_counter()
+    snapshot = load(Read(entries[-1].modified, entries))
+    loaded = time.perf_counter()
+    decoded = [decoder.decode(entry.value) for entry in entries]
+    ended = time.perf_counter()
+    assert len(snapshot.tables["allocs"]) == len(decoded) == ALLOCATIONS
+    return loaded - started, ended - loaded
+
+
+def _batches() -> Iterator[tuple[int, list[Put]]]:
+    """Revisions and what they write."""
+    chance = random.Random(1)
+    nodes = [_uuid(chance) for _ in range(1_000)]
+    for start in range(0, ALLOCATIONS, BATCH):
+        evaluation = _uuid(chance)
+        numbers = range(start, min(start + BATCH, ALLOCATIONS))
+        rows = [_allocation(number, evaluation, nodes, chance) for number in numbers]
+        yield start // BATCH + 1, [keys.put(keys.alloc_key(row.id), row) for row in rows]
 
 
 def _allocation(number: int, evaluation: str, nodes: list[str], chance: random.Random) -> Allocation:
@@ -131,4 +169,4 @@ def _resident_mb() -> float:
 
 
 if __name__ == "__main__":
-    json.dump(measure(), sys.stdout)
+    json.dump(measure_load() if sys.argv[1] == "load" else measure_memory(), sys.stdout)

@@ -148,7 +148,7 @@ def join(table: str, *parts: str) -> str:
 def split(key: str) -> tuple[str, tuple[str, ...]]:
     """Table and parts of a key: the inverse of `join`."""
     table, *parts = key.split("/")
-    return table, tuple(map(_unescape, parts))
+    return table, tuple(map(_unescape, parts) if "%" in key else parts)
 
 
 def number(value: int) -> str:
@@ -161,4 +161,4 @@ def _escape(part: str) -> str:
 
 
 def _unescape(part: str) -> str:
-    return part.replace("%2F", "/").replace("%25", "%") if "%" in part else part
+    return part.replace("%2F", "/").replace("%25", "%")

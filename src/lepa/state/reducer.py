@@ -253,19 +253,20 @@ def _with_statuses(rows: list[RowChange], snapshot: Snapshot) -> tuple[RowChange
 
 def decode(table: str, value: bytes, created: int, revision: int) -> Any:
     """The row that `value` stores, with its indexes filled in from the revisions."""
-    row = _DECODERS[table].decode(value)
-    if hasattr(row, "create_index"):
+    form = _FORMS[table]
+    row = form.decoder.decode(value)
+    if form.created:
         force_setattr(row, "create_index", created)
-    if hasattr(row, "modify_index"):
+    if form.modified:
         force_setattr(row, "modify_index", revision)
-    for name in _OWN_REVISIONS.get(table, ()):
+    for name in form.own:
         if getattr(row, name) in (0, THIS_REVISION):
             force_setattr(row, name, revision)
-    for name in _REVISIONS.get(table, ()):
+    for name in form.others:
         if getattr(row, name) == THIS_REVISION:
             force_setattr(row, name, revision)
-    if finish := _FINISHERS.get(table):
-        finish(row, revision)
+    if form.finish is not None:
+        form.finish(row, revision)
     return row
 
 
@@ -282,7 +283,21 @@ def _finish_node(node: Node, revision: int) -> None:
             force_setattr(event, "create_index", revision)
 
 
-_DECODERS: Final = {table: msgspec.msgpack.Decoder(kind) for table, kind in KINDS.items()}
+class _Form(NamedTuple):
+    """How rows of one table are decoded.
+
+    created, modified: whether they have these indexes. own: fields in which 0 means THIS_REVISION too; others: in which
+    only THIS_REVISION does. finish: what else there is to do.
+    """
+
+    decoder: msgspec.msgpack.Decoder[Any]
+    created: bool
+    modified: bool
+    own: tuple[str, ...]
+    others: tuple[str, ...]
+    finish: Callable[[Any, int], None] | None
+
+
 _OWN_REVISIONS: Final = {
     "jobs": ("job_modify_index",),
     "job_versions": ("job_modify_index",),
@@ -295,3 +310,14 @@ _REVISIONS: Final = {
     "nodes": ("last_missed_heartbeat_index", "last_alloc_update_index"),
 }
 _FINISHERS: Final[dict[str, Callable[[Any, int], None]]] = {"allocs": _finish_allocation, "nodes": _finish_node}
+_FORMS: Final = {
+    table: _Form(
+        msgspec.msgpack.Decoder(kind),
+        "create_index" in kind.__struct_fields__,
+        "modify_index" in kind.__struct_fields__,
+        _OWN_REVISIONS.get(table, ()),
+        _REVISIONS.get(table, ()),
+        _FINISHERS.get(table),
+    )
+    for table, kind in KINDS.items()
+}

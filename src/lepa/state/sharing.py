@@ -6,7 +6,8 @@ only, never truth.
 """
 
 from functools import lru_cache
-from typing import Any, Final
+from operator import attrgetter
+from typing import Final
 
 from msgspec.structs import force_setattr
 
@@ -29,6 +30,8 @@ _ALLOCATION_TEXTS: Final = (
     "deployment_id",
 )
 _EVENT_TEXTS: Final = ("type", "message", "display_message")
+_allocation_texts = attrgetter(*_ALLOCATION_TEXTS)
+_event_texts = attrgetter(*_EVENT_TEXTS)
 
 
 @lru_cache(maxsize=TEXTS_MAX)
@@ -45,18 +48,14 @@ def same_number(number: float) -> float:
 
 def share_allocation(alloc: Allocation) -> None:
     """Replace texts and numbers of a freshly decoded allocation, which nobody else holds yet, by shared ones."""
-    _share(alloc, _ALLOCATION_TEXTS)
+    for name, text in zip(_ALLOCATION_TEXTS, map(same, _allocation_texts(alloc)), strict=True):
+        force_setattr(alloc, name, text)
     for state in alloc.task_states.values():
         for event in state.events:
-            _share(event, _EVENT_TEXTS)
+            for name, text in zip(_EVENT_TEXTS, map(same, _event_texts(event)), strict=True):
+                force_setattr(event, name, text)
     if alloc.metrics is not None:
         _share_metric(alloc.metrics)
-
-
-def _share(row: Any, names: tuple[str, ...]) -> None:
-    for name in names:
-        if text := getattr(row, name):
-            force_setattr(row, name, same(text))
 
 
 def _share_metric(metric: AllocMetric) -> None:
@@ -64,4 +63,4 @@ def _share_metric(metric: AllocMetric) -> None:
         force_setattr(meta, "node_id", same(meta.node_id))
         scores = meta.scores
         for name, score in scores.items():
-            scores[name] = same_number(score)
+            scores[name] = same_number(score) if score else 0.0

@@ -287,11 +287,14 @@ class TableEdit(Generic[Row]):
         for key, before, after in pairs:
             was = None if before is None else group_of(before)
             now = None if after is None else group_of(after)
-            stays = was == now and _created(before) == _created(after)
+            if was == now and _created(before) == _created(after):
+                if was is not None:
+                    changes[was].at(self._index[key])
+                continue
             if was is not None:
-                changes[was].note(self._index[key], gone=None if stays else key)
+                changes[was].lose(key, self._index[key])
             if now is not None:
-                changes[now].note(self._index[key], new=None if stays else key)
+                changes[now].gain(_created(after), key, self._index[key])
         touched.update(Watch(self._table.shape.name, name, group) for group in changes)
         edit = self._table.groups[name].mutate()
         for group, change in changes.items():
@@ -304,36 +307,40 @@ class TableEdit(Generic[Row]):
 
 
 class _GroupChange:
-    """What a batch does to one group."""
+    """What a batch does to one group. new: keys with when they were created."""
 
     __slots__ = ("gone", "index", "new")
 
     def __init__(self) -> None:
         self.index = 0
         self.gone: set[Key] = set()
-        self.new: list[Key] = []
+        self.new: list[tuple[int, Key]] = []
 
-    def note(self, index: int, gone: Key = None, new: Key = None) -> None:
+    def at(self, index: int) -> None:
+        """A row of the group changed at this revision."""
         self.index = max(self.index, index)
-        if gone is not None:
-            self.gone.add(gone)
-        if new is not None:
-            self.new.append(new)
+
+    def lose(self, key: Key, index: int) -> None:
+        """A row is not in the group any more."""
+        self.at(index)
+        self.gone.add(key)
+
+    def gain(self, created: int, key: Key, index: int) -> None:
+        """A row is in the group now."""
+        self.at(index)
+        self.new.append((created, key))
 
     def apply(self, keys: tuple[Key, ...], rows: "Map[Key, Any]") -> tuple[Key, ...]:
         """The keys of the group afterwards, oldest first. New rows are nearly always the youngest."""
-
-        def age(key: Key) -> tuple[int, Key]:
-            return _created(rows[key]), key
-
         if self.gone:
             keys = tuple(key for key in keys if key not in self.gone)
         if not self.new:
             return keys
-        new = sorted(self.new, key=age)
-        if keys and age(keys[-1]) > age(new[0]):
-            return tuple(sorted((*keys, *new), key=age))
-        return (*keys, *new)
+        new = sorted(self.new)
+        if keys and (_created(rows[keys[-1]]), keys[-1]) > new[0]:
+            new = sorted((*((_created(rows[key]), key) for key in keys), *new))
+            keys = ()
+        return (*keys, *(key for _, key in new))
 
 
 def _created(row: Any) -> int:

@@ -1,6 +1,7 @@
 """Following a store: snapshots, blocking queries, subscribers."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 
 import pytest
@@ -44,6 +45,20 @@ async def test_it_begins_with_what_is_stored(store: MemoryStore, clock: ManualCl
     async with Replica(store, clock) as replica:
         assert replica.snapshot.allocation("a") is not None
         assert replica.snapshot.index == revision
+
+
+async def test_a_large_state_is_set_apart_from_what_is_searched_for_garbage(
+    store: MemoryStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "COLLECTED_ENTRIES_MAX", 0)
+    await place(store, "a")
+    try:
+        async with Replica(store, clock) as replica:
+            assert replica.snapshot.allocation("a") is not None
+            assert gc.isenabled()
+            assert gc.get_freeze_count() > 0
+    finally:
+        gc.unfreeze()
 
 
 async def test_a_writer_waits_for_its_own_write(store: MemoryStore, replica: Replica) -> None:

@@ -122,5 +122,5 @@ def test_a_successful_deployment_makes_its_version_stable() -> None:
 
 
 def test_plans_are_cut_to_what_a_store_takes() -> None:
-    assert items_max(Limits(operations_max=128, bytes_max=1_500_000)) == 30
+    assert items_max(Limits(operations_max=128, bytes_max=1_500_000)) == 23
     assert items_max(Limits(operations_max=4, bytes_max=10)) == 1
