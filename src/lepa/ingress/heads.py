@@ -123,7 +123,7 @@ class RequestHead:
         self.minor = _minor(parser.get_http_version())
         self.special = special = collector.special
         self._lines = collector.lines
-        self.keep_alive: bool = parser.should_keep_alive()
+        self.keep_alive = _keeps(special, self.minor)
         if not collector.doubled.isdisjoint((b"host", b"content-length", b"transfer-encoding")):
             raise BadHead(400, "a header that may stand once stands twice")
         self._place(collector.target)
@@ -203,7 +203,7 @@ class ResponseHead:
         collector = _ResponseCollector()
         parser = httptools.HttpResponseParser(collector)
         _parse(parser, head, collector)
-        _minor(parser.get_http_version())
+        minor = _minor(parser.get_http_version())
         self.status: int = parser.get_status_code()
         self._first = b"HTTP/1.1" + head[8 : head.index(b"\r\n")]
         self._lines = collector.lines
@@ -215,7 +215,7 @@ class ResponseHead:
             self._lines = _without_named(self._lines, connection)
         self.upgrade = special.get(b"upgrade", b"") if self.status == 101 else b""
         self.body = self._body(special, method)
-        self.keep_alive: bool = parser.should_keep_alive() and self.body != UNTIL_CLOSE
+        self.keep_alive = _keeps(special, minor) and self.body != UNTIL_CLOSE
         self.kept = self.written(b"")
         self.closing = self.written(b"Connection: close\r\n")
 
@@ -362,6 +362,15 @@ def _minor(version: str) -> int:
     if version == "1.0":
         return 0
     raise BadHead(505, f"HTTP/{version} is not spoken here")
+
+
+def _keeps(special: dict[bytes, bytes], minor: int) -> bool:
+    """Whether another message may follow on the connection (RFC 9112, section 9.3)."""
+    named = special.get(b"connection")
+    if named is None:
+        return minor == 1
+    words = {word.strip() for word in named.lower().split(b",")}
+    return b"close" not in words and (minor == 1 or b"keep-alive" in words)
 
 
 def _request_body(special: dict[bytes, bytes], minor: int) -> int:

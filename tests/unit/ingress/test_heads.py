@@ -83,6 +83,23 @@ def test_trailers_are_asked_for() -> None:
     assert "TE: trailers" in wired(request("TE: gzip, trailers"))
 
 
+@pytest.mark.parametrize(
+    ("version", "connection", "stays"),
+    [
+        ("1.1", "", True),
+        ("1.1", "Close", False),
+        ("1.1", "x, close", False),
+        ("1.0", "", False),
+        ("1.0", "Keep-Alive", True),
+        ("1.0", "keep-alive, close", False),
+    ],
+)
+def test_whether_a_connection_stays(version: str, connection: str, stays: bool) -> None:
+    lines = (f"Connection: {connection}",) if connection else ()
+    assert request(*lines, first=f"GET / HTTP/{version}").keep_alive is stays
+    assert response("Content-Length: 1", *lines, first=f"HTTP/{version} 200 OK").keep_alive is stays
+
+
 def test_strip_and_prepend() -> None:
     lines = wired(request(), Options(strip=("/a",), prepend="/v1"))
     assert lines[0] == "GET /v1/b?c=d HTTP/1.1"
