@@ -169,8 +169,10 @@ class ClipperConnection:
         image: str = NO_CONTAINER,
         labels: Sequence[str] = (),
         batch_size: int = BATCH_SIZE_ADAPTIVE,
+        endpoint: str = "",
     ) -> None:
-        """Make a version known, and current, whose containers are started by somebody else."""
+        """Make a version known, and current, whose containers are started by somebody else. endpoint: of an HTTP server
+        that answers for it in OpenAI's API, `host:port,...` or `service:NAME`."""
         self._admin(
             "add_model",
             model_name=name,
@@ -180,6 +182,7 @@ class ClipperConnection:
             container_name=image,
             model_data_path="DEPRECATED",
             batch_size=batch_size,
+            endpoint=endpoint,
         )
 
     def wait_for_replicas(self, name: str, version: str | int, count: int, timeout_s: float = READY_TIMEOUT_S) -> None:

@@ -1,6 +1,7 @@
 """The query frontend: predictions over HTTP (port 1337) and the RPC port of the model containers (7000).
 
     POST /{app}/predict   POST /{app}/update   GET /metrics   GET /metrics?format=prometheus   GET /top   GET /health
+    /v1/...   /v2/...   see `open_doors`
 
 A prediction is a fraction of what a web framework spends on a request, so there is none here: an `asyncio.Protocol` on
 httptools, one dict of routes, answers written as bytes. Everything that decides is in `query.Predictions`; this module
@@ -14,15 +15,13 @@ import contextlib
 import logging
 import signal
 import sys
-from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Self
 from urllib.parse import unquote_to_bytes
 
-import httptools
 import msgspec
 import uvloop
 from msgspec import Struct
@@ -34,8 +33,11 @@ from lepa.serving import compat, reports
 from lepa.serving.addresses import Address, parse_address
 from lepa.serving.addressing import Locator, dns_provider
 from lepa.serving.fine_timer import FineTimer
+from lepa.serving.http_connection import JSON, WITH_HEADERS, Headers, HttpConnection
 from lepa.serving.metrics import report
-from lepa.serving.query import Answer, Predictions, ServedApplication
+from lepa.serving.open_doors import OpenDoors
+from lepa.serving.pass_through import PassThrough
+from lepa.serving.query import Answer, Predictions, Reply, ServedApplication
 from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Registry
 from lepa.serving.registry_follower import REPORT_EVERY_S, RegistryFollower
@@ -44,38 +46,17 @@ from lepa.serving.selection_memory import SelectionUpdate
 
 log = logging.getLogger(__name__)
 
-BODY_BYTES_MAX = 16 << 20
-"""Decoding more would keep the other callers waiting for too long."""
-URL_BYTES_MAX = 8 << 10
-CONNECTIONS_MAX = 20_000
-PIPELINED_MAX = 16
-"""Requests of one connection that wait for the one before them; then no more is read from it."""
 IDLE_S = 75.0
 """A connection without a request, or without the rest of one, is closed after this."""
 SWEEP_S = 5.0
-REFUSED_S = 0.5
-"""What a peer still sends after its request was refused is thrown away for this long."""
 BACKLOG = 4096
 REGISTRY_WAIT_S = 5.0
 """For the first registry, before requests are taken without one."""
 TELL_EVERY_S = 0.05
 """Feedback is gathered for this long before it is told."""
 
-_OK = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-_HEAD = b"HTTP/1.1 %b\r\nContent-Type: %b\r\nContent-Length: %d\r\n%b\r\n%b"
-_JSON = b"application/json"
 _TEXT = b"text/plain; version=0.0.4"
 _PROMETHEUS = b"/metrics?format=prometheus"
-_STATUS = {
-    200: b"200 OK",
-    400: b"400 Bad Request",
-    404: b"404 Not Found",
-    405: b"405 Method Not Allowed",
-    413: b"413 Content Too Large",
-    500: b"500 Internal Server Error",
-    503: b"503 Service Unavailable",
-}
-
 
 ManagementFinder = Callable[[], Awaitable[Address]]
 
@@ -83,13 +64,14 @@ ManagementFinder = Callable[[], Awaitable[Address]]
 class FrontendSettings(Struct, frozen=True):
     """host, port: where predictions are asked. rpc_port: where model containers connect. 0 is any free port.
     cache_bytes: room for predictions already made; 0 caches nothing and joins no equal queries. compat: speak of errors
-    as Clipper did."""
+    as Clipper did. discovery: where services are looked up, a URL of `addressing`; "" for nowhere."""
 
     host: str = "127.0.0.1"
     port: int = 1337
     rpc_port: int = 7000
     cache_bytes: int = 32 << 20
     compat: bool = False
+    discovery: str = ""
 
 
 class QueryFrontend:
@@ -116,6 +98,8 @@ class QueryFrontend:
         self.routes: dict[bytes, tuple[ServedApplication, bool]] = {}
         self.connections: set[HttpConnection] = set()
         self.compat = settings.compat
+        services = Locator(dns_provider(settings.discovery)) if settings.discovery else None
+        self._doors = OpenDoors(self, PassThrough(services), self._tasks)
         self.views = self._views()
         self.port = settings.port
 
@@ -256,12 +240,57 @@ class QueryFrontend:
 
     # Requests
 
-    def predict(self, connection: "HttpConnection", served: ServedApplication, body: bytes | bytearray) -> None:
+    def handle(
+        self, connection: HttpConnection, method: bytes, url: bytes, headers: Headers, body: bytes | bytearray
+    ) -> None:
+        """Answer one request of a connection."""
+        route = self.routes.get(url) or self.routes.get(unquote_to_bytes(url.partition(b"?")[0]))
+        try:
+            if route is None and url.startswith(WITH_HEADERS):
+                self._doors.handle(connection, method, url.partition(b"?")[0], headers, bytes(body))
+            elif route is None:
+                self._handle_view(connection, method, url)
+            elif method != b"POST":
+                connection.fail(405, "Method not allowed", "predict and update take POST")
+            elif route[1]:
+                self.predict(connection, route[0], body)
+            else:
+                self.feedback(connection, route[0], body)
+        except LepaError as error:
+            self._handle_mistake(connection, error.message, is_predict=bool(route and route[1]))
+
+    def _handle_mistake(self, connection: HttpConnection, cause: str, is_predict: bool) -> None:
+        name = "Json error" if cause.startswith(compat.PARSING) else "Query processing error"
+        if not self.compat:
+            connection.fail(400, name, cause)
+        elif is_predict:
+            connection.fail(400, name, compat.cause(cause, compat.PREDICT_SCHEMA))
+        else:
+            connection.reply(400, compat.cause(cause, compat.UPDATE_SCHEMA).encode())
+
+    def _handle_view(self, connection: HttpConnection, method: bytes, url: bytes) -> None:
+        path = url.partition(b"?")[0]
+        view = self.views.get(url) or self.views.get(path)
+        if view is None and not self.configured:
+            connection.fail(503, "Not ready", "the management frontend has not told yet what is served; try again")
+        elif view is None:
+            text = path.decode(errors="replace")
+            connection.fail(
+                404, "Not found", f"nothing is served at {text}; an application answers at /{{app}}/predict"
+            )
+        elif method != b"GET":
+            connection.fail(405, "Method not allowed", f"{path.decode()} takes GET")
+        elif path == b"/health" and not self.configured:
+            connection.reply(503, b'{"healthy":false}')
+        else:
+            connection.reply(200, view(), _TEXT if url == _PROMETHEUS else JSON)
+
+    def predict(self, connection: HttpConnection, served: ServedApplication, body: bytes | bytearray) -> None:
         """Open the queries of one predict request."""
         data, version, user = served.input_type.decode_predict(body)
         now = self._clock.now()
         if isinstance(data, bytes):
-            self.predictions.predict(served, data, version, connection.answer, now, user)
+            self.predictions.predict(served, data, version, partial(_answer, connection), now, user)
         elif not data:
             connection.reply(200, b'{"batch_predictions":[]}')
         else:
@@ -270,10 +299,15 @@ class QueryFrontend:
                 self.predictions.predict(served, item, version, partial(together.answer, position), now, user)
         self.wake()
 
-    def feedback(self, connection: "HttpConnection", served: ServedApplication, body: bytes | bytearray) -> None:
+    def ask(self, served: ServedApplication, data: bytes, version: str, reply: Reply) -> None:
+        """Open one query for somebody else than `predict`."""
+        self.predictions.predict(served, data, version, reply, self._clock.now())
+        self.wake()
+
+    def feedback(self, connection: HttpConnection, served: ServedApplication, body: bytes | bytearray) -> None:
         """Learn from one update request."""
         user, data, label = served.input_type.decode_update(body)
-        self.predictions.feedback(served, data, label, connection.acknowledge, self._clock.now(), user)
+        self.predictions.feedback(served, data, label, partial(_acknowledge, connection), self._clock.now(), user)
         self.wake()
 
     def _views(self) -> dict[bytes, Callable[[], bytes]]:
@@ -292,7 +326,7 @@ class _Together:
 
     __slots__ = ("_bodies", "_connection", "_missing")
 
-    def __init__(self, connection: "HttpConnection", count: int) -> None:
+    def __init__(self, connection: HttpConnection, count: int) -> None:
         self._connection = connection
         self._bodies: list[bytes] = [b""] * count
         self._missing = count
@@ -306,6 +340,14 @@ class _Together:
             self._connection.reply(200, body)
 
 
+def _answer(connection: HttpConnection, answer: Answer) -> None:
+    connection.ok(answer_body(answer))
+
+
+def _acknowledge(connection: HttpConnection, answer: Answer) -> None:
+    connection.ok(b"Feedback received? " + answer.output)
+
+
 def answer_body(answer: Answer) -> bytes:
     """An answer as the JSON of a predict response."""
     query_id, output, explanation, confidence = answer
@@ -316,199 +358,17 @@ def answer_body(answer: Answer) -> bytes:
     return b'{"query_id":%d,"output":%b,"default":true,"default_explanation":%b%b}' % (query_id, output, reason, sure)
 
 
-class HttpConnection(asyncio.Protocol):
-    """One caller. Requests of one connection are answered in order, one at a time; further ones wait, a few."""
-
-    def __init__(self, frontend: QueryFrontend) -> None:
-        self._frontend = frontend
-        self._busy = False
-        self._keep_alive = True
-        self._refused = False
-        self._waiting: deque[tuple[bytes, bytes, bytes | bytearray, bool]] = deque()
-        self._url = b""
-        self._body: bytes | bytearray = b""
-        self._active_at = 0.0
-
-    # What the transport calls
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
-        self._parser: Any = httptools.HttpRequestParser(self)
-        self._active_at = self._frontend._loop.time()
-        connections = self._frontend.connections
-        if len(connections) >= CONNECTIONS_MAX:
-            transport.close()
-        else:
-            connections.add(self)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._frontend.connections.discard(self)
-        self._waiting.clear()
-        self._parser = None
-
-    def data_received(self, data: bytes) -> None:
-        if self._refused:
-            return
-        try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            self._refuse(400, "the connection cannot be upgraded")
-        except httptools.HttpParserError as error:
-            self._refuse(400, f"not an HTTP request: {error}")
-
-    def pause_writing(self) -> None:
-        self._transport.pause_reading()
-
-    def resume_writing(self) -> None:
-        self._transport.resume_reading()
-
-    # What the parser calls
-
-    def on_message_begin(self) -> None:
-        self._url = self._body = b""
-
-    def on_url(self, url: bytes) -> None:
-        self._url += url
-        if len(self._url) > URL_BYTES_MAX:
-            self._url = b""
-            self._refuse(400, f"a URL holds at most {URL_BYTES_MAX} bytes")
-
-    def on_body(self, body: bytes) -> None:
-        """Most bodies come in one piece; further ones are gathered in a bytearray, for a sum of bytes is quadratic."""
-        if self._refused:
-            return
-        if not self._body:
-            self._body = body
-            return
-        if isinstance(self._body, bytes):
-            self._body = bytearray(self._body)
-        self._body += body
-        if len(self._body) > BODY_BYTES_MAX:
-            self._body = b""
-            self._refuse(413, f"a body holds at most {BODY_BYTES_MAX} bytes")
-
-    def on_message_complete(self) -> None:
-        parser = self._parser
-        if self._refused or self._transport.is_closing():
-            return
-        if not self._busy:
-            self._handle(parser.get_method(), self._url, self._body, parser.should_keep_alive())
-            return
-        self._waiting.append((parser.get_method(), self._url, self._body, parser.should_keep_alive()))
-        if len(self._waiting) >= PIPELINED_MAX:
-            self._transport.pause_reading()
-
-    # Requests and replies
-
-    def _handle(self, method: bytes, url: bytes, body: bytes | bytearray, keep_alive: bool) -> None:
-        self._busy = True
-        self._keep_alive = keep_alive
-        frontend = self._frontend
-        route = frontend.routes.get(url) or frontend.routes.get(unquote_to_bytes(url.partition(b"?")[0]))
-        try:
-            if route is None:
-                self._handle_other(method, url)
-            elif method != b"POST":
-                self.fail(405, "Method not allowed", "predict and update take POST")
-            elif route[1]:
-                frontend.predict(self, route[0], body)
-            else:
-                frontend.feedback(self, route[0], body)
-        except LepaError as error:
-            self._handle_mistake(error.message, is_predict=bool(route and route[1]))
-        except Exception as error:
-            log.error("request failed url=%s", url, exc_info=error)
-            self.fail(500, "Internal error", "An unexpected error occurred!")
-
-    def _handle_mistake(self, cause: str, is_predict: bool) -> None:
-        name = "Json error" if cause.startswith(compat.PARSING) else "Query processing error"
-        if not self._frontend.compat:
-            self.fail(400, name, cause)
-        elif is_predict:
-            self.fail(400, name, compat.cause(cause, compat.PREDICT_SCHEMA))
-        else:
-            self.reply(400, compat.cause(cause, compat.UPDATE_SCHEMA).encode())
-
-    def _handle_other(self, method: bytes, url: bytes) -> None:
-        path = url.partition(b"?")[0]
-        view = self._frontend.views.get(url) or self._frontend.views.get(path)
-        if view is None:
-            text = path.decode(errors="replace")
-            if not self._frontend.configured:
-                self.fail(503, "Not ready", "the management frontend has not told yet what is served; try again")
-            else:
-                self.fail(404, "Not found", f"nothing is served at {text}; an application answers at /{{app}}/predict")
-        elif method != b"GET":
-            self.fail(405, "Method not allowed", f"{path.decode()} takes GET")
-        elif path == b"/health" and not self._frontend.configured:
-            self.reply(503, b'{"healthy":false}')
-        else:
-            self.reply(200, view(), _TEXT if url == _PROMETHEUS else _JSON)
-
-    def answer(self, answer: Answer) -> None:
-        """Answer a request that was a single query."""
-        if self._keep_alive and not self._waiting:
-            self._busy = False
-            if not self._transport.is_closing():
-                body = answer_body(answer)
-                self._active_at = self._frontend._loop.time()
-                self._transport.write(_OK % (len(body), body))
-        else:
-            self.reply(200, answer_body(answer))
-
-    def acknowledge(self, answer: Answer) -> None:
-        """Answer a feedback."""
-        self.reply(200, b"Feedback received? " + answer.output)
-
-    def fail(self, status: int, name: str, cause: str) -> None:
-        """Answer with an error."""
-        self.reply(status, msgspec.json.encode({"error": name, "cause": cause}))
-
-    def reply(self, status: int, body: bytes, content_type: bytes = _JSON) -> None:
-        """Answer the request at hand and go on with the next one; until then no later one may overtake it."""
-        self._busy = bool(self._waiting)
-        if self._refused or self._transport.is_closing():
-            return
-        self._active_at = self._frontend._loop.time()
-        connection = b"" if self._keep_alive else b"Connection: close\r\n"
-        self._transport.write(_HEAD % (_STATUS[status], content_type, len(body), connection, body))
-        if not self._keep_alive:
-            self._transport.close()
-        elif self._waiting:
-            self._frontend._loop.call_soon(self._next)
-
-    def _next(self) -> None:
-        if self._waiting:
-            if len(self._waiting) >= PIPELINED_MAX:
-                self._transport.resume_reading()
-            self._handle(*self._waiting.popleft())
-
-    def _refuse(self, status: int, cause: str) -> None:
-        """Answer what is not a request, and close: not at once, for a peer that still sends would lose the answer."""
-        if self._refused:
-            return
-        self._refused = True
-        self._keep_alive = False
-        self._waiting.clear()
-        body = msgspec.json.encode({"error": "Bad request", "cause": cause})
-        self._transport.write(_HEAD % (_STATUS[status], _JSON, len(body), b"Connection: close\r\n", body))
-        self._frontend._loop.call_later(REFUSED_S, self._transport.close)
-
-    def close(self) -> None:
-        self._transport.close()
-
-    def close_if_idle_since(self, oldest: float) -> None:
-        """Close a connection whose last request was answered before `oldest`."""
-        if not self._busy and self._active_at < oldest:
-            self._transport.close()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a query frontend until SIGTERM or SIGINT."""
     options = _parser().parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     settings = FrontendSettings(
-        options.host, options.port, options.rpc_port, options.cache_bytes, compat=options.compat == "clipper"
+        options.host,
+        options.port,
+        options.rpc_port,
+        options.cache_bytes,
+        options.compat == "clipper",
+        options.discovery,
     )
     try:
         uvloop.run(_serve(settings, management_finder(options.management, options.discovery), options.ready_file))

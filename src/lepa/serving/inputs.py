@@ -60,22 +60,23 @@ class InputType:
         """(input, version, user) of a predict body: bytes for one query, a list of bytes for `input_batch`."""
         request = _decoded(self._predict, body)
         if request.input is not UNSET:
-            return self._packed(request.input), request.version, _user(request.uid)
+            return self.pack(request.input), request.version, _user(request.uid)
         if request.input_batch is UNSET:
             raise invalid("JSON object does not have required keys input or input_batch")
         if len(request.input_batch) > BATCH_ITEMS_MAX:
             raise invalid(f"input_batch has {len(request.input_batch)} inputs; at most {BATCH_ITEMS_MAX} are taken")
-        return [self._packed(item) for item in request.input_batch], request.version, _user(request.uid)
+        return [self.pack(item) for item in request.input_batch], request.version, _user(request.uid)
 
     def decode_update(self, body: bytes | bytearray) -> tuple[str, bytes, float | str]:
         """(user, input, label) of an update body."""
         request = _decoded(self._update, body)
-        return _user(request.uid), self._packed(request.input), request.label
+        return _user(request.uid), self.pack(request.input), request.label
 
-    def _packed(self, item: Any) -> bytes:
+    def pack(self, item: Any) -> bytes:
+        """The bytes of one input. Raises LepaError(invalid) where its elements are of another kind."""
         try:
             return self._pack(item)
-        except OverflowError as error:
+        except (OverflowError, TypeError) as error:
             raise invalid(f"a number of the input does not fit type {self.name}: {error}") from error
 
 

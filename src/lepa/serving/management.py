@@ -69,6 +69,7 @@ class AddModel(Struct):
     container_name: str = ""
     model_data_path: str = ""
     batch_size: int = records.BATCH_SIZE_ADAPTIVE
+    endpoint: str = ""
 
 
 class Named(Struct):
@@ -311,6 +312,7 @@ class ManagementFrontend:
             body.container_name,
             body.model_data_path,
             body.batch_size,
+            endpoint=body.endpoint,
         )
         await self._change(records.add_model, model)
         return f"Successfully added model with name '{body.model_name}' and input type '{body.input_type}'"

@@ -12,6 +12,7 @@ from msgspec import Struct, to_builtins
 from msgspec.structs import replace
 
 from lepa.model.errors import LepaError, conflict, invalid, not_found
+from lepa.serving.addresses import parse_address
 from lepa.serving.inputs import input_type
 from lepa.serving.selection import PolicyOptions, check_options, selection_policy
 
@@ -38,6 +39,7 @@ class ModelVersion(Struct, frozen=True):
     """One version of a model. container_name: what its containers run (an image, a model directory).
 
     created: the registry revision at which it was registered; a new registration of the same version has another one.
+    endpoint: where an HTTP server answers for it that speaks OpenAI's API: `host:port,...` or `service:NAME`.
     """
 
     model_name: str
@@ -48,6 +50,7 @@ class ModelVersion(Struct, frozen=True):
     model_data_path: str = ""
     batch_size: int = BATCH_SIZE_ADAPTIVE
     created: int = 0
+    endpoint: str = ""
 
     @property
     def key(self) -> str:
@@ -122,6 +125,9 @@ def add_model(registry: Registry, model: ModelVersion) -> Registry:
     if model.key in registry.models:
         raise conflict(f"model with name '{model.model_name}' and version '{model.model_version}' already exists")
     _check_room(registry.models, "models")
+    if model.endpoint and not model.endpoint.startswith("service:"):
+        for text in model.endpoint.split(","):
+            parse_address(text)
     revision = registry.revision + 1
     known = replace(model, input_type=input_type(model.input_type).name, created=revision)
     _check_links_take(registry, known.model_name, known.input_type)
@@ -220,6 +226,7 @@ def model_view(registry: Registry, model: ModelVersion) -> dict[str, Any]:
         "container_name": model.container_name,
         "model_data_path": model.model_data_path,
         "is_current_version": registry.current.get(model.model_name) == model.model_version,
+        **({"endpoint": model.endpoint} if model.endpoint else {}),
     }
 
 

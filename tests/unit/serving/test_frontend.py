@@ -1,4 +1,4 @@
-"""lepa.serving.frontend: its HTTP, with a model container in a thread."""
+"""lepa.serving.frontend and lepa.serving.http_connection, with a model container in a thread."""
 
 import asyncio
 import json
@@ -11,7 +11,7 @@ import pytest
 
 from lepa.kit.sources import SeededRandom, SystemClock
 from lepa.model.errors import LepaError
-from lepa.serving import frontend as module
+from lepa.serving import http_connection as module
 from lepa.serving.addresses import Address
 from lepa.serving.frontend import FrontendSettings, QueryFrontend, main, management_finder
 from lepa.serving.model_container import ContainerSettings, ModelContainer
