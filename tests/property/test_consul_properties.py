@@ -1,12 +1,19 @@
 """Blocking queries of the catalog over any history: no index falls, and nobody sleeps through a change."""
 
-from hypothesis import given
+import contextlib
+from typing import Any
+
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lepa.catalog.table import Instance, Node, ServiceTable
 from lepa.consul import views
 from lepa.consul.indexes import View, advance
+from lepa.consul.kv_views import Owner, new_session, txn_operations
+from lepa.consul.registrations import AgentNode, check_of, outside_of, service_of
 from lepa.consul.views import Asked
+from lepa.model.errors import LepaError
+from lepa.model.wire import to_json
 
 NAMES = ("web", "db", "api")
 
@@ -45,3 +52,42 @@ def test_no_index_falls_and_every_change_raises_one(history: list[tuple[int, lis
             assert old <= new <= view.changed
             if number and shown(before, name) != shown(view, name):
                 assert new > old
+
+
+KEYS = [
+    *("Name", "ID", "Tags", "Port", "Address", "Meta", "Weights", "Check", "Checks", "HTTP", "TCP", "GRPC", "TTL"),
+    *("Interval", "Timeout", "Header", "Status", "CheckID", "Notes", "TLSSkipVerify", "FailuresBeforeCritical"),
+    *("Node", "Service", "Datacenter", "Behavior", "LockDelay", "NodeChecks", "ServiceChecks", "KV", "Verb", "Key"),
+    *("Value", "Flags", "Index", "Session", "DeregisterCriticalServiceAfter"),
+]
+
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(-(2**70), 2**70),
+    st.floats(),
+    st.sampled_from(["", "web", "10s", "http://a/", "http://[", "a:1", "::", "set", "passing", "\n", "é" * 300]),
+)
+bodies = st.recursive(
+    scalars,
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=3), inner, max_size=5)
+    ),
+    max_leaves=12,
+)
+NODE_OF_AGENT = AgentNode("n1", "1", "10.0.0.1", "dc1")
+
+
+@settings(max_examples=1_000)
+@given(bodies)
+def test_whatever_is_sent_is_understood_or_refused(body: Any) -> None:
+    """No body is our fault: each reader gives a value or says what is wrong."""
+    for read in (
+        lambda: service_of(body, NODE_OF_AGENT),
+        lambda: outside_of(body, "dc1"),
+        lambda: check_of(body, "c"),
+        lambda: new_session(body, Owner("n1", "1")),
+        lambda: txn_operations(body),
+    ):
+        with contextlib.suppress(LepaError):
+            to_json(read())

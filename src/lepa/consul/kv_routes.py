@@ -2,10 +2,12 @@
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import quote
 
 import msgspec
 from aiohttp import web
 
+from lepa.consul import bodies
 from lepa.consul.edge import (
     Guest,
     Route,
@@ -103,15 +105,17 @@ async def _apply(guest: Guest, operations: list[dict[str, Any]]) -> Any:
 async def create_session(guest: Guest, request: web.Request) -> web.StreamResponse:
     """Begin a session; its id."""
     body = await json_object(request)
-    created = await forward(guest, "PUT", "/v1/session", new_session(body, _owner(guest, body.get("Node"))))
+    created = await forward(
+        guest, "PUT", "/v1/session", new_session(body, _owner(guest, bodies.text(bodies.lowered(body), "node")))
+    )
     return shown_response(request, {"ID": created.value})
 
 
-def _owner(guest: Guest, name: Any) -> Owner:
+def _owner(guest: Guest, name: str) -> Owner:
     """The node that a session names; this agent's when it names none."""
     if not name or name == guest.settings.node_name:
         return Owner(guest.settings.node_name, guest.settings.node_id)
-    known = guest.catalog.view.table.node(str(name))
+    known = guest.catalog.view.table.node(name)
     if not known:
         raise LepaError("internal", "Missing node registration")
     return Owner(known[0].name, known[0].id)
@@ -119,15 +123,19 @@ def _owner(guest: Guest, name: Any) -> Owner:
 
 async def destroy_session(guest: Guest, request: web.Request) -> web.StreamResponse:
     """End a session."""
-    await forward(guest, "DELETE", f"/v1/session/{request.match_info['id']}")
+    await forward(guest, "DELETE", f"/v1/session/{_segment(request)}")
     return shown_response(request, True)
 
 
 async def renew_session(guest: Guest, request: web.Request) -> web.StreamResponse:
     """The owner of a session is alive; 404 when it is over."""
-    session_id = request.match_info["id"]
-    renewed = await forward(guest, "PUT", f"/v1/session/{session_id}/renew")
+    renewed = await forward(guest, "PUT", f"/v1/session/{_segment(request)}/renew")
     return shown_response(request, [session_view(renewed.value)])
+
+
+def _segment(request: web.Request) -> str:
+    """The id that the path names, as one segment of another path."""
+    return quote(request.match_info["id"], safe="")
 
 
 async def session_info(guest: Guest, request: web.Request) -> web.StreamResponse:

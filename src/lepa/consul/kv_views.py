@@ -4,11 +4,11 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
-from lepa.kit.durations import SECOND, format_duration, parse_duration
+from lepa.consul import bodies
+from lepa.consul.bodies import Json, lowered
+from lepa.kit.durations import SECOND, format_duration
 from lepa.model.errors import invalid
 from lepa.model.kv import NODE_CHECK
-
-Json = dict[str, Any]
 
 VALUE_MAX = 512 * 1024
 LOCK_DELAY_DEFAULT = 15 * SECOND
@@ -92,17 +92,17 @@ def _txn_operation(given: Any) -> Json:
     kv = given.get("KV") if isinstance(given, dict) else None
     if not isinstance(kv, dict):
         raise invalid('only operations of the kind "KV" are known in a transaction')
-    named = {key.lower(): value for key, value in kv.items() if value is not None}
-    verb = str(named.get("verb", "")).lower()
+    named = lowered(kv)
+    verb = bodies.text(named, "verb").lower()
     if verb not in TXN_VERBS:
         raise invalid(f'unknown operation "{verb}" in a transaction')
     return {
         "Verb": verb,
-        "Key": named.get("key", ""),
-        "Value": named.get("value", ""),
-        "Flags": named.get("flags", 0),
-        "Index": named.get("index", 0),
-        "Session": named.get("session", ""),
+        "Key": bodies.text(named, "key"),
+        "Value": bodies.text(named, "value"),
+        "Flags": bodies.number(named, "flags"),
+        "Index": bodies.number(named, "index"),
+        "Session": bodies.text(named, "session"),
     }
 
 
@@ -129,45 +129,35 @@ class Owner(NamedTuple):
     node_id: str
 
 
-def new_session(body: Mapping[str, Any], owner: Owner) -> Json:
+def new_session(body: Any, owner: Owner) -> Json:
     """The session that a body asks for, in the words of lepa's API. Raises LepaError(invalid)."""
-    behavior = body.get("Behavior") or "release"
+    given = lowered(body)
+    behavior = bodies.text(given, "behavior") or "release"
     if behavior not in ("release", "delete"):
         raise invalid(f"Invalid Behavior setting '{behavior}'")
-    checks = body.get("NodeChecks") if "NodeChecks" in body else body.get("Checks")
+    named = next((key for key in ("nodechecks", "checks") if given.get(key) is not None), "")
     return {
-        "Name": str(body.get("Name") or ""),
+        "Name": bodies.text(given, "name"),
         "Node": owner.node,
         "NodeID": owner.node_id,
         "Behavior": behavior,
-        "TTL": duration(body.get("TTL"), "TTL"),
-        "LockDelay": _lock_delay(body.get("LockDelay")),
-        "Checks": [NODE_CHECK] if checks is None else list(checks),
-        "ServiceChecks": [_check_id(check) for check in body.get("ServiceChecks") or ()],
+        "TTL": bodies.duration(given, "ttl"),
+        "LockDelay": _lock_delay(given),
+        "Checks": list(bodies.texts(given, named)) if named else [NODE_CHECK],
+        "ServiceChecks": [_check_id(check) for check in bodies.objects(given, "servicechecks")],
     }
 
 
-def duration(given: Any, name: str) -> int:
-    """Nanoseconds of a duration text or number; 0 for none. Raises LepaError(invalid)."""
-    if given in (None, ""):
-        return 0
-    if isinstance(given, int | float) and not isinstance(given, bool):
-        return int(given)
-    try:
-        return parse_duration(str(given))
-    except ValueError as error:
-        raise invalid(f"Request decode error: {name}: {error}") from error
-
-
-def _lock_delay(given: Any) -> int:
-    if given is None:
+def _lock_delay(given: Json) -> int:
+    value = given.get("lockdelay")
+    if value is None:
         return LOCK_DELAY_DEFAULT
-    bare = isinstance(given, int | float) and abs(given) < BARE_SECONDS_MAX
-    return int(given * SECOND) if bare else duration(given, "LockDelay")
+    bare = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < BARE_SECONDS_MAX
+    return int(value * SECOND) if bare else bodies.duration(given, "lockdelay")
 
 
 def _check_id(check: Any) -> str:
-    return str(check.get("ID", "")) if isinstance(check, Mapping) else str(check)
+    return check if isinstance(check, str) else bodies.text(lowered(check), "id")
 
 
 def session_view(session: Mapping[str, Any]) -> Json:

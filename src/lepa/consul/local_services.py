@@ -15,12 +15,13 @@ from urllib.parse import quote
 from msgspec.structs import replace
 
 from lepa.catalog.table import Instance
+from lepa.consul import bodies
+from lepa.consul.bodies import Json
 from lepa.consul.check_runner import CheckRunner
 from lepa.consul.following import Following
 from lepa.consul.registrations import (
     OUTPUT_MAX,
     AgentNode,
-    Json,
     check_of,
     definition_of,
     service_of,
@@ -102,12 +103,13 @@ class LocalServices:
 
     async def register_check(self, body: Json) -> None:
         """Add a check to a service that is registered here, or change it."""
-        service_id = str(body.get("ServiceID") or body.get("service_id") or "")
+        given = bodies.lowered(body)
+        service_id = bodies.text(given, "serviceid")
         if not service_id:
             raise invalid("checks of a node are not kept; give the ServiceID of a service that is registered here")
         if service_id not in self.services:
             raise not_found(f'ServiceID "{service_id}" does not exist')
-        check, service = check_of(body, str(body.get("Name") or "")), self.services[service_id]
+        check, service = check_of(body, bodies.text(given, "name")), self.services[service_id]
         others = [each for each in service.checks if each.id != check.id]
         await self._store(with_checks(service, [*others, check]))
 

@@ -5,6 +5,7 @@ from urllib.parse import quote
 from aiohttp import web
 
 from lepa.catalog.table import Instance
+from lepa.consul import bodies
 from lepa.consul.edge import Guest, Handle, Route, flag, forward, json_object, shown_response
 from lepa.consul.registrations import STATUSES, outside_of
 from lepa.model.errors import LepaError, invalid
@@ -65,11 +66,11 @@ def _tell(status: str) -> Handle:
 
 async def update_check(guest: Guest, request: web.Request) -> web.StreamResponse:
     """The owner of a ttl check says how it is, with some output."""
-    body = await json_object(request)
-    status = str(body.get("Status", "")).lower()
+    body = bodies.lowered(await json_object(request))
+    status = bodies.text(body, "status").lower()
     if status not in STATUSES:
         raise invalid(f"Invalid check status: '{status}'")
-    guest.local.tell(request.match_info["id"], status, str(body.get("Output", "")))
+    guest.local.tell(request.match_info["id"], status, bodies.text(body, "output"))
     return _done()
 
 
@@ -83,8 +84,8 @@ async def register_outside(guest: Guest, request: web.Request) -> web.StreamResp
 
 async def deregister_outside(guest: Guest, request: web.Request) -> web.StreamResponse:
     """Remove a machine outside the cluster: all of its services, or one."""
-    body = await json_object(request)
-    node, service_id = str(body.get("Node") or ""), str(body.get("ServiceID") or "")
+    body = bodies.lowered(await json_object(request))
+    node, service_id = bodies.text(body, "node"), bodies.text(body, "serviceid")
     if not node:
         raise invalid("Must provide node")
     for instance in (await guest.catalog.first()).table.instances_on(node):

@@ -5,22 +5,23 @@ kinds http, tcp, grpc and ttl; others would need to run foreign commands or spea
 are refused with a sentence.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from msgspec.structs import replace
 
-from lepa.consul.kv_views import duration
+from lepa.consul import bodies
+from lepa.consul.bodies import Json, lowered
 from lepa.kit.durations import MINUTE, SECOND
 from lepa.model.errors import invalid
 from lepa.model.service import CheckState, ServiceRegistration
 
-Json = dict[str, Any]
-
 STATUSES = ("passing", "warning", "critical")
 META_MAX, META_KEY_MAX, META_VALUE_MAX = 64, 128, 512
+SHORT_MAX = 65_535
+"""Of ports, and of weights in SRV records."""
 CHECKS_MAX = 64
 """Checks of one service."""
 INTERVAL_MIN = 1 * SECOND
@@ -75,29 +76,29 @@ class AgentNode(NamedTuple):
     datacenter: str
 
 
-def service_of(body: Mapping[str, Any], node: AgentNode) -> ServiceRegistration:
+def service_of(body: Any, node: AgentNode) -> ServiceRegistration:
     """The instance that a body registers. Raises LepaError(invalid)."""
-    given = _lowered(body)
-    name = given.get("name") or given.get("service") or ""
+    given = lowered(body)
+    name = bodies.text(given, "name") or bodies.text(given, "service")
     if not name:
         raise invalid("Missing service name")
-    address = str(given.get("address") or "")
+    address = bodies.text(given, "address")
     if _is_any(address):
         raise invalid("Invalid service address")
-    service_id = str(given.get("id") or name)
-    weights = _lowered(given.get("weights") or {})
+    service_id = bodies.text(given, "id") or name
+    weights = lowered(bodies.mapping(given, "weights"))
     found = ServiceRegistration(
         id=service_id,
-        service_name=str(name),
-        namespace=str(given.get("namespace") or given.get("ns") or ""),
+        service_name=name,
+        namespace=bodies.text(given, "namespace") or bodies.text(given, "ns"),
         node_id=node.node_id,
         datacenter=node.datacenter,
-        tags=tuple(map(str, given.get("tags") or ())),
+        tags=bodies.texts(given, "tags"),
         address=address or node.address,
-        port=_number(given, "port"),
-        weight=int(weights.get("passing", 1)),
-        warning_weight=int(weights.get("warning", 1)),
-        meta=_meta(given.get("meta") or {}),
+        port=bodies.number(given, "port", most=SHORT_MAX),
+        weight=bodies.number(weights, "passing", 1, SHORT_MAX),
+        warning_weight=bodies.number(weights, "warning", 1, SHORT_MAX),
+        meta=_meta(given),
         checks=tuple(_checks(given, service_id)),
         node_name=node.agent,
         node_address="" if node.node_id else node.address,
@@ -108,73 +109,79 @@ def service_of(body: Mapping[str, Any], node: AgentNode) -> ServiceRegistration:
 
 def _checks(given: Json, service_id: str) -> Iterable[CheckState]:
     """The checks of a body, with ids of their own where it gives them none."""
-    bodies = [*([given["check"]] if given.get("check") else []), *(given.get("checks") or [])]
-    if len(bodies) > CHECKS_MAX:
-        raise invalid(f"a service has at most {CHECKS_MAX} checks")
-    several = len(bodies) > 1
-    for number, body in enumerate(bodies, 1):
+    found = _check_bodies(given)
+    several = len(found) > 1
+    for number, body in enumerate(found, 1):
         yield check_of(body, f"service:{service_id}:{number}" if several else f"service:{service_id}")
 
 
-def outside_of(body: Mapping[str, Any], datacenter: str) -> ServiceRegistration:
+def _check_bodies(given: Json) -> list[Any]:
+    found = [*([given["check"]] if given.get("check") else []), *bodies.objects(given, "checks")]
+    if len(found) > CHECKS_MAX:
+        raise invalid(f"a service has at most {CHECKS_MAX} checks")
+    return found
+
+
+def outside_of(body: Any, datacenter: str) -> ServiceRegistration:
     """The instance that a machine outside the cluster offers, as `catalog/register` tells of it. Its checks are not
     asked here: whoever registered it tells of their results. Raises LepaError(invalid)."""
-    given = _lowered(body)
-    node, address = str(given.get("node") or ""), str(given.get("address") or "")
+    given = lowered(body)
+    node, address = bodies.text(given, "node"), bodies.text(given, "address")
     if not node or not address:
         raise invalid("Must provide node and address")
     if not given.get("service"):
         raise invalid("a node without a service is not kept; give a Service")
-    where = AgentNode("", "", address, str(given.get("datacenter") or datacenter))
-    service = service_of({key: value for key, value in given["service"].items() if _plain(key) != "checks"}, where)
-    bodies = [*([given["check"]] if given.get("check") else []), *(given.get("checks") or [])]
-    checks = [_told_check(each, service.id) for each in bodies[:CHECKS_MAX]]
+    where = AgentNode("", "", address, bodies.text(given, "datacenter") or datacenter)
+    offered = {key: value for key, value in lowered(given["service"]).items() if key not in ("check", "checks")}
+    service = service_of(offered, where)
+    checks = [_told_check(each, service.id) for each in _check_bodies(given)]
     return with_checks(replace(service, node_name=node, node_address=address), checks)
 
 
 def _told_check(body: Any, service_id: str) -> CheckState:
-    given = _lowered(body)
+    given = lowered(body)
+    name = bodies.text(given, "name")
     return CheckState(
-        id=str(given.get("checkid") or given.get("name") or f"service:{service_id}"),
-        name=str(given.get("name") or ""),
+        id=bodies.text(given, "checkid") or name or f"service:{service_id}",
+        name=name,
         status=_status(given),
-        output=str(given.get("output") or "")[:OUTPUT_MAX],
-        notes=str(given.get("notes") or ""),
+        output=bodies.text(given, "output")[:OUTPUT_MAX],
+        notes=bodies.text(given, "notes"),
     )
 
 
-def check_of(body: Mapping[str, Any], default_id: str) -> CheckState:
+def check_of(body: Any, default_id: str) -> CheckState:
     """The check that a body registers. Raises LepaError(invalid)."""
-    given = _lowered(body)
+    given = lowered(body)
     kind = definition_of(body).kind
-    check_id = str(given.get("checkid") or given.get("id") or default_id)
+    check_id = bodies.text(given, "checkid") or bodies.text(given, "id") or default_id
     if not check_id:
         raise invalid("Missing check name or id")
     return CheckState(
         id=check_id,
-        name=str(given.get("name") or f"Service check {check_id}"),
+        name=bodies.text(given, "name") or f"Service check {check_id}",
         type=kind,
         status=_status(given),
-        notes=str(given.get("notes") or ""),
+        notes=bodies.text(given, "notes"),
         definition={key: value for key, value in body.items() if value not in (None, "", 0, False, [], {})},
     )
 
 
 def _status(given: Json) -> str:
-    status = str(given.get("status") or "critical").lower()
+    status = bodies.text(given, "status").lower() or "critical"
     if status not in STATUSES:
         raise invalid(f"Status for checks must 'passing', 'warning', 'critical', not '{status}'")
     return status
 
 
-def definition_of(body: Mapping[str, Any]) -> Definition:
+def definition_of(body: Any) -> Definition:
     """How the check of a body is asked. Raises LepaError(invalid)."""
-    given = _lowered(body)
+    given = lowered(body)
     foreign = next((kind for key, kind in FOREIGN.items() if given.get(key)), None)
     if foreign:
         raise invalid(f"checks of the kind {foreign} are not run by this agent; use http, tcp, grpc or ttl")
-    named = [kind for kind in KINDS if given.get(kind)]
-    interval, ttl = duration(given.get("interval"), "Interval"), duration(given.get("ttl"), "TTL")
+    interval, ttl = bodies.duration(given, "interval"), bodies.duration(given, "ttl")
+    named = [kind for kind in KINDS if given.get(kind) and (kind != "ttl" or ttl)]
     if ttl and interval:
         raise invalid("Interval and TTL cannot both be specified")
     if len(named) != 1:
@@ -182,27 +189,27 @@ def definition_of(body: Mapping[str, Any]) -> Definition:
     kind = named[0]
     if kind != "ttl" and interval <= 0:
         raise invalid(f"Interval must be > 0 for {kind.upper()} checks")
-    critical = _number(given, "failuresbeforecritical")
-    warning = _number(given, "failuresbeforewarning") or critical
+    critical = bodies.number(given, "failuresbeforecritical")
+    warning = bodies.number(given, "failuresbeforewarning") or critical
     if warning > critical:
         raise invalid("FailuresBeforeWarning can't be higher than FailuresBeforeCritical")
-    deregister = duration(given.get("deregistercriticalserviceafter"), "DeregisterCriticalServiceAfter")
-    target = "" if kind == "ttl" else str(given[kind])
+    deregister = bodies.duration(given, "deregistercriticalserviceafter")
+    target = "" if kind == "ttl" else bodies.text(given, kind)
     _check_target(kind, target)
     return Definition(
         kind=kind,
         target=target,
         interval=max(interval, INTERVAL_MIN) if kind != "ttl" else 0,
-        timeout=duration(given.get("timeout"), "Timeout") or TIMEOUT_DEFAULT,
+        timeout=bodies.duration(given, "timeout") or TIMEOUT_DEFAULT,
         ttl=ttl,
-        method=str(given.get("method") or "GET"),
-        headers=tuple(_headers(given.get("header") or {})),
-        body=str(given.get("body") or ""),
-        tls=bool(given.get("grpcusetls") if kind == "grpc" else given.get("tcpusetls")),
-        tls_server_name=str(given.get("tlsservername") or ""),
-        tls_skip_verify=bool(given.get("tlsskipverify")),
-        redirects=not given.get("disableredirects"),
-        success_before_passing=_number(given, "successbeforepassing"),
+        method=bodies.text(given, "method") or "GET",
+        headers=tuple(_headers(bodies.mapping(given, "header"))),
+        body=bodies.text(given, "body"),
+        tls=bodies.flag(given, "grpcusetls" if kind == "grpc" else "tcpusetls"),
+        tls_server_name=bodies.text(given, "tlsservername"),
+        tls_skip_verify=bodies.flag(given, "tlsskipverify"),
+        redirects=not bodies.flag(given, "disableredirects"),
+        success_before_passing=bodies.number(given, "successbeforepassing"),
         failures_before_warning=warning,
         failures_before_critical=critical,
         deregister_after=max(deregister, DEREGISTER_MIN) if deregister else 0,
@@ -210,10 +217,18 @@ def definition_of(body: Mapping[str, Any]) -> Definition:
 
 
 def _check_target(kind: str, target: str) -> None:
-    if kind == "http" and urlsplit(target).scheme not in ("http", "https"):
+    if kind == "http" and not _is_url(target):
         raise invalid(f'HTTP check needs a URL such as "http://127.0.0.1:8080/health", not "{target}"')
     if kind in ("tcp", "grpc"):
         host_and_port(target)
+
+
+def _is_url(target: str) -> bool:
+    try:
+        parts = urlsplit(target)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
 
 
 def host_and_port(target: str) -> tuple[str, int]:
@@ -234,8 +249,8 @@ def with_checks(service: ServiceRegistration, checks: Iterable[CheckState]) -> S
     return with_status(replace(service, checks=tuple(checks)))
 
 
-def _meta(given: Any) -> dict[str, str]:
-    meta = {str(key): str(value) for key, value in given.items()}
+def _meta(given: Json) -> dict[str, str]:
+    meta = dict(bodies.pairs(given, "meta"))
     if len(meta) > META_MAX:
         raise invalid(f"Node metadata cannot contain more than {META_MAX} key/value pairs")
     for key, value in meta.items():
@@ -246,27 +261,15 @@ def _meta(given: Any) -> dict[str, str]:
     return meta
 
 
-def _headers(given: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _headers(given: Json) -> Iterable[tuple[str, str]]:
     for name, values in given.items():
-        for value in values if isinstance(values, list | tuple) else [values]:
-            yield str(name), str(value)
+        for value in values if isinstance(values, list) else [values]:
+            yield _header_part(name), _header_part(value)
 
 
-def _lowered(body: Any) -> Json:
-    """A body with its keys in lower case and without underscores."""
-    if not isinstance(body, Mapping):
-        raise invalid("Request decode error: expected a JSON object")
-    return {_plain(key): value for key, value in body.items()}
-
-
-def _plain(key: object) -> str:
-    return str(key).lower().replace("_", "")
-
-
-def _number(given: Json, key: str) -> int:
-    value = given.get(key) or 0
-    if not isinstance(value, int) or value < 0:
-        raise invalid(f'Request decode error: "{key}" must be a number that is not negative')
+def _header_part(value: Any) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise invalid("names and values of headers are printable texts")
     return value
 
 

@@ -29,13 +29,14 @@ class RecordingApi:
     def __init__(self) -> None:
         self.sent: list[tuple[str, str, Any, Any]] = []
         self.answers: dict[tuple[str, str], Any] = {}
+        self.otherwise: Any = None
 
     async def get(self, path: str, params: Any = None) -> Answer:
         return await self.send("GET", path, params)
 
     async def send(self, method: str, path: str, params: Any = None, body: Any = None) -> Answer:
         self.sent.append((method, path, params, body))
-        answer = self.answers.get((method, path))
+        answer = self.answers.get((method, path), self.otherwise)
         if isinstance(answer, LepaError):
             raise answer
         return answer if isinstance(answer, Answer) else Answer(answer, 7)

@@ -5,12 +5,14 @@ What needs a real catalog behind it is in tests/integration/test_consul_api.py.
 """
 
 import asyncio
+import random
+import re
 from typing import Any
 
 import pytest
 
 from lepa.catalog.table import ServiceTable
-from lepa.consul.app import ConsulApi
+from lepa.consul.app import ROUTES, ConsulApi
 from lepa.consul.following import Following
 from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError, not_found
@@ -146,3 +148,21 @@ async def test_a_port_that_is_taken_is_named() -> None:
         async with ConsulApi(None, "127.0.0.1", port):  # type: ignore[arg-type]
             pass
     server.close()
+
+
+async def test_random_requests_never_meet_an_error_of_ours(http: Any, api: Any) -> None:
+    """2,000 requests from a seed: strange verbs, paths, parameters and bodies."""
+    chance = random.Random(4)
+    api.otherwise = not_found("nothing of that name", status=404)
+    api.answers["PUT", "/v1/kv"] = {"Applied": True, "Entries": [], "Errors": []}
+    paths = [route.path for route in ROUTES] + ["", "../..", "kv", "catalog//nodes", "%00", "x" * 5_000]
+    words = ["", "web", "a%2Fb", "%FF", "é", "a b", ".", "-1", "9" * 30, "true", "10s", "{", "[]", "n1"]
+    names = ["index", "wait", "stale", "consistent", "cached", "dc", "ns", "near", "tag", "node-meta", "passing", "cas"]
+    names += ["filter", "pretty", "keys", "recurse", "raw", "separator", "hash", "format", "enable", "flags", "acquire"]
+    for _ in range(2_000):
+        path = re.sub(r"\{[^}]*\}", lambda _: chance.choice(words), chance.choice(paths))
+        query = "&".join(f"{chance.choice(names)}={chance.choice(words)}" for _ in range(chance.randrange(4)))
+        verb = chance.choice(["GET", "PUT", "DELETE", "POST", "OPTIONS", "PATCH", "HEAD"])
+        body = chance.choice(["", "{}", "[]", '{"Name":"a"}', '{"Node":5}', "null", "\0", '[{"KV":{"Verb":"get"}}]'])
+        response = await http.request(verb, f"/v1/{path}?{query}&wait=1ms", data=body)
+        assert "internal error" not in await response.text(), (verb, path, query, body)
