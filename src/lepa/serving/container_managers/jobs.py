@@ -40,6 +40,7 @@ UPLOAD_TIMEOUT_S = 300.0
 UP_TIMEOUT_S = 120.0
 POLL_S = 0.2
 CONNECT_TIMEOUT_S = 1.0
+LAST_WORDS_MAX = 300
 
 _MODEST = PartResources()
 
@@ -238,7 +239,18 @@ class JobsContainerManager:
         job_id = self.plan.model_job(name, version)
         allocations = self._api.allocations(job_id)
         failed = bool(allocations) and all(one.get("ClientStatus") == "failed" for one in allocations)
-        return self._state(job_id) if failed else ""
+        return f"{self._state(job_id)}{self._last_words(allocations[-1])}" if failed else ""
+
+    def _last_words(self, allocation: Json) -> str:
+        """The last line that a failed allocation's task wrote to its standard error."""
+        for task in allocation.get("TaskStates") or ():
+            try:
+                lines = self._api.log(allocation["ID"], task, "stderr").decode(errors="replace").split("\n")
+            except LepaError:
+                continue
+            if said := [line for line in lines if line.strip()]:
+                return f"; its last words: {said[-1].strip()[:LAST_WORDS_MAX]}"
+        return ""
 
     def stop_models(self, models: Mapping[str, Sequence[str]]) -> None:
         for name, versions in models.items():
