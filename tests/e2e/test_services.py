@@ -97,3 +97,13 @@ def test_b214_services_of_what_died_during_an_outage_are_removed(tmp_path: Path)
         agent.start()
         eventually(lambda: agent.get("/v1/service/dies") == [])
         agent.purge("dies")
+
+
+def test_instances_can_be_filtered_to_healthy_ones(agent: Agent) -> None:
+    check = {"Type": "tcp", "PortLabel": "1", "Interval": SECOND, "Timeout": SECOND}
+    services = [service("half", PortLabel="2"), service("half", PortLabel="3", Checks=[check])]
+    agent.run(shell_job("half", group={"Services": services}))
+    eventually(lambda: len(agent.get("/v1/service/half")) == 2)
+    (healthy_one,) = agent.get("/v1/service/half", filter='Status != "critical"')
+    assert healthy_one["Port"] == 2
+    agent.purge("half")

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.builders import make_alloc, make_deployment, make_eval, make_job, make_node, make_service
 
+from lepa.model.kv import KvEntry, Session
 from lepa.model.usage import usage_of
 from lepa.model.wire import Wire
 from lepa.state import keys
@@ -57,6 +58,8 @@ def rows(draw: st.DrawFn) -> tuple[str, Wire]:
         ),
         "deployment": (keys.deployment_key(f"d{number}"), make_deployment(f"d{number}", job=job)),
         "service": (keys.service_key("default", "web", f"s{number}"), make_service(f"s{number}")),
+        "kv": (keys.kv_key(f"a/{number}"), KvEntry(key=f"a/{number}", session=draw(st.sampled_from(["", "s"])))),
+        "session": (keys.session_key(f"s{number}"), Session(id=f"s{number}")),
     }
     return made[draw(st.sampled_from(sorted(made)))]
 

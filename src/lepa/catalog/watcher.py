@@ -96,7 +96,7 @@ class Watcher:
 
     def _put(self, told: dict[str, Any]) -> None:
         """Keep an instance, and the machine that it is on when that is not a node of the cluster."""
-        found = wire.from_builtins(told, ServiceRegistration)
+        found = _registration(told)
         self._outside.pop(found.id, None)
         if found.node_address:
             self._outside[found.id] = Node(
@@ -141,6 +141,14 @@ class Watcher:
         if not down and name == instance.node_name:
             return instance
         return replace(instance, healthy=instance.healthy and not down, node_name=name)
+
+
+def _registration(told: dict[str, Any]) -> ServiceRegistration:
+    """What an agent tells of an instance; what Nomad's leave out or send as null is put right, which takes longer."""
+    try:
+        return msgspec.convert(told, ServiceRegistration)
+    except msgspec.ValidationError:
+        return wire.from_builtins(told, ServiceRegistration)
 
 
 async def _batches(lines: AsyncIterator[bytes]) -> AsyncIterator[dict[str, Any]]:

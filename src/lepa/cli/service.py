@@ -5,6 +5,8 @@ from lepa.cli.output import Json, pairs, short, table
 from lepa.cli.session import Session, Shape, api, segment, shaped
 from lepa.model.errors import LepaError, not_found
 
+HEALTHY = 'Status != "critical"'
+
 
 @command()
 @option("name", "Only names that begin so.", metavar="prefix")
@@ -43,6 +45,7 @@ def _bare(row: list[str]) -> list[str]:
 @option("filter", "Only instances for which this expression holds.", metavar="expression")
 @option("per-page", "How many to show.", kind=int, metavar="count")
 @option("page-token", "Where to begin.", metavar="token")
+@flag("healthy", "Only instances that are given to clients.")
 @flag("verbose", "Whole ids, and everything that is known.")
 @shaped
 @api
@@ -53,11 +56,13 @@ def info(
     filter: str | None,
     per_page: int | None,
     page_token: str | None,
+    healthy: bool,
     verbose: bool,
 ) -> None:
     """Show the instances of a service: where they answer and whose they are. The beginning of a name is enough."""
     namespace, found_name = _find(session, name)
-    query = {"namespace": namespace, "filter": filter, "per_page": per_page, "next_token": page_token}
+    wanted = " and ".join(f"({each})" for each in (filter, HEALTHY if healthy else None) if each) or None
+    query = {"namespace": namespace, "filter": wanted, "per_page": per_page, "next_token": page_token}
     answer = session.nomad.get(f"/v1/service/{segment(found_name)}", query)
     instances: list[Json] = answer.value or []
     if shape:

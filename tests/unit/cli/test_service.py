@@ -55,3 +55,10 @@ def test_several_or_no_services_are_a_sentence(named: FakeAgent, lepa: Run) -> N
 def test_an_instance_is_taken_away(named: FakeAgent, lepa: Run) -> None:
     named.on("DELETE /v1/service/redis/_nomad-1", Reply())
     assert lepa("service", "delete", "redis", "_nomad-1").out == "Successfully deleted service registration\n"
+
+
+def test_only_healthy_instances(named: FakeAgent, lepa: Run) -> None:
+    lepa("service", "info", "-healthy", "redis")
+    assert named.requests[-1].query["filter"] == '(Status != "critical")'
+    lepa("service", "info", "-healthy", "-filter", "Port == 1", "redis")
+    assert named.requests[-1].query["filter"] == '(Port == 1) and (Status != "critical")'
