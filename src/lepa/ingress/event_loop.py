@@ -74,6 +74,10 @@ class EventLoop:
         self._fresh.add(number)
         self._epoll.register(number, events)
 
+    def is_watched(self, sock: socket.socket) -> bool:
+        """Whether some handler has had the events of a socket so far."""
+        return sock.fileno() in self._ready
+
     def forget(self, sock: socket.socket) -> None:
         """Watch a socket no longer, which stays open."""
         if self._ready.pop(sock.fileno(), None) is not None:

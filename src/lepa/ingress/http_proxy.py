@@ -43,12 +43,13 @@ class HttpProxy:
 
         secure: it speaks TLS, and the handshake has been made. server_name: the name that it asked for.
         """
+        watched = self.traffic.loop.is_watched(client)
         self.traffic.open += 1
         session = ClientSession(self, client, source, secure=secure, server_name=server_name)
         self.sessions.add(session)
         self.traffic.loop.hand_over(client, session)
-        if secure:
-            # What came together with the handshake's last message gives no further event.
+        if watched:
+            # What came together with a handshake or a PROXY header gives no further event.
             session.ready(READABLE)
 
     def over(self, session: "ClientSession") -> None:

@@ -54,6 +54,7 @@ class TcpConnection:
             traffic.counters.add("retries_total")
         self.target = target
         self._tried.add(target.key)
+        self._state = traffic.picker.began(target.key)
         self._dial = traffic.connector.connect(target, self._connected)
 
     def _connected(self, sock: socket.socket | None, reason: str) -> None:
@@ -62,11 +63,11 @@ class TcpConnection:
         assert dial is not None
         self._dial = None
         if sock is None:
+            self._leave()
             traffic.refused(target, reason)
             self.begin()
             return
         traffic.picker.worked(target.key)
-        self._state = traffic.picker.began(target.key)
         version = target.options.proxy_protocol
         early = (header(self._source, version) if version else b"") + self._early
         tunnel = self._tunnel = Tunnel(
@@ -76,12 +77,16 @@ class TcpConnection:
         tunnel.begin()
 
     def _ended(self, tunnel: Tunnel, aborted: bool) -> None:
-        totals, picker = self._proxy.traffic.counters.totals, self._proxy.traffic.picker
+        totals = self._proxy.traffic.counters.totals
         totals["tcp_bytes_total"] += tunnel.client.carried + tunnel.target.carried
         totals["tcp_aborted_total"] += aborted
-        if self._state is not None:
-            picker.ended(self._state)
+        self._leave()
         self._proxy.over(self)
+
+    def _leave(self) -> None:
+        if self._state is not None:
+            self._proxy.traffic.picker.ended(self._state)
+            self._state = None
 
     def _refuse(self) -> None:
         self._proxy.traffic.loop.close_socket(self._client)
@@ -94,6 +99,7 @@ class TcpConnection:
             return
         if self._dial is not None:
             self._dial.cancel()
+        self._leave()
         self._proxy.traffic.loop.abort_socket(self._client)
         self._proxy.over(self)
 
