@@ -1,7 +1,7 @@
 """A deployable model as one file, so that it can travel: a gzipped tar, named by what it holds.
 
 The management frontend keeps archives and gives them out; model processes fetch theirs, check the digest, and unpack it
-with tarfile's data filter (no links out, no devices, no absolute names).
+under a guard (no links out, no devices, no absolute names).
 """
 
 import hashlib
@@ -10,6 +10,7 @@ import tarfile
 from pathlib import Path
 from typing import NamedTuple
 
+from lepa.kit.tar_guard import open_for_reading
 from lepa.model.errors import LepaError, invalid
 
 ARCHIVE_BYTES_MAX = 4 << 30
@@ -68,6 +69,9 @@ def unpack(archive: bytes, image: ArchiveImage, directory: Path) -> None:
     directory.mkdir(parents=True, exist_ok=True)
     try:
         with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as tar:
-            tar.extractall(directory, filter="data")
+            guard = open_for_reading(tar)
+            for entry in tar:
+                guard.check(entry)
+                tar.extract(entry, directory, set_attrs=False)
     except (tarfile.TarError, EOFError, OSError) as error:
         raise invalid(f"{image} cannot be unpacked: {error}") from error

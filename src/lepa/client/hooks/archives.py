@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from lepa.client import confined
+from lepa.kit.tar_guard import open_for_reading
 from lepa.model.errors import LepaError, invalid
 
 FILES_MAX = 4096
@@ -74,15 +75,16 @@ def _decompress(archive: Path, kind: str, target: Path, allowance: Allowance) ->
 
 def _untar(archive: Path, target: Path, allowance: Allowance) -> None:
     with tarfile.open(archive, "r:*") as opened:
+        guard = open_for_reading(opened)
         for member in opened:
             allowance.take_file()
-            safe = tarfile.data_filter(member, str(target))
-            if safe.isreg():
+            guard.check(member)
+            if member.isreg():
                 source = opened.extractfile(member)
                 assert source is not None
-                _write(target, safe.name, (safe.mode or 0o644) & 0o755 | 0o600, source, allowance)
+                _write(target, member.name, (member.mode or 0o644) & 0o755 | 0o600, source, allowance)
             else:
-                opened.extract(safe, target, set_attrs=False)
+                opened.extract(member, target, set_attrs=False)
 
 
 def _unzip(archive: Path, target: Path, allowance: Allowance) -> None:
