@@ -1,8 +1,8 @@
 """Pure: which entries of a stranger's tar archive may be unpacked.
 
 The rules of PEP 706's "data" filter, for every Python that lepa runs on (Debian 12's 3.11.2 has no such filter): names
-stay inside, links lead inside, there are no devices and pipes. One rule is stricter, so that no check has to look at the
-disk: nothing may be unpacked through a link that the archive itself made.
+stay inside, links lead inside, there are no devices and pipes. One rule is stricter, so that no check has to look at
+the disk: nothing may be unpacked through a link that the archive itself made.
 """
 
 import tarfile
