@@ -38,7 +38,7 @@ from lepa.catalog.watcher import Watcher
 from lepa.client.client import Client
 from lepa.client.fingerprint.registry import Fingerprint
 from lepa.consul.app import ConsulApi
-from lepa.consul.edge import ConsulSettings, Guest, own_services
+from lepa.consul.edge import Bodies, ConsulSettings, Guest, own_services
 from lepa.consul.following import Following
 from lepa.consul.local_services import LocalServices
 from lepa.consul.registrations import AgentNode
@@ -225,7 +225,7 @@ class Agent:
         node = AgentNode(config.name, identity.node_id, identity.address, config.datacenter)
         local = LocalServices(node, connection, following, self._clock, self._random)
         await self._stack.enter_async_context(local)
-        guest = Guest(identity, following, local, connection, self._clock, self._random)
+        guest = Guest(identity, following, local, connection, self._clock, self._random, Bodies())
         where = config.consul_api.address or config.bind_addr
         await self._stack.enter_async_context(ConsulApi(guest, where, config.consul_api.port))
         return following

@@ -29,6 +29,11 @@ WAIT_MAX_S = 600.0
 WAIT_JITTER = 16
 """A wait takes up to this part of itself longer, so that callers do not come back together."""
 
+BODIES_SIZE_MAX = 16 << 20
+"""Octets of encoded answers that are kept, before all are forgotten."""
+BODY_OVERHEAD = 1_024
+"""Octets that a kept answer is taken to cost beside its own."""
+
 TRUE, FALSE = {"", "1", "t", "T", "true", "TRUE", "True"}, {"0", "f", "F", "false", "FALSE", "False"}
 
 
@@ -66,6 +71,24 @@ def own_services(settings: ConsulSettings) -> tuple[Instance, ...]:
     )
 
 
+class Bodies:
+    """Encoded answers of the newest view: many clients ask for the same again and again."""
+
+    def __init__(self) -> None:
+        self._view: View | None = None
+        self._kept: dict[Any, bytes] = {}
+        self._size = 0
+
+    def of(self, view: View, key: Any, show: Callable[[], Any]) -> bytes:
+        """The body under `key`, made when it is asked for first. All are forgotten when there is a newer view."""
+        if view is not self._view or self._size >= BODIES_SIZE_MAX:
+            self._view, self._kept, self._size = view, {}, 0
+        if key not in self._kept:
+            body = self._kept[key] = wire.to_json(show())
+            self._size += len(body) + BODY_OVERHEAD
+        return self._kept[key]
+
+
 class Guest(NamedTuple):
     """Everything that a handler may use."""
 
@@ -75,6 +98,7 @@ class Guest(NamedTuple):
     api: AsyncConnection
     clock: Clock
     random: Random
+    bodies: Bodies
 
 
 Handle = Callable[["Guest", web.Request], Awaitable[web.StreamResponse]]
@@ -177,11 +201,13 @@ def read(show: Callable[[View, Asked], Any], index_of: Callable[[View, Asked], i
         if wait.seen:
             longer = guest.random.uniform(0, wait.wait_s / WAIT_JITTER)
             view = await guest.catalog.changed(lambda each: index_of(each, wanted), wait.seen, wait.wait_s + longer)
+        fresh = headers(index_of(view, wanted), wait.consistency)
+        if wanted.keeps is None:
+            return body_response(request, guest.bodies.of(view, (show, wanted), lambda: show(view, wanted)), fresh)
         try:
-            shown = show(view, wanted)
+            return shown_response(request, show(view, wanted), fresh)
         except FilterError as error:
             raise invalid(f"Failed to filter: {error}") from error
-        return shown_response(request, shown, headers(index_of(view, wanted), wait.consistency))
 
     return handle
 
@@ -227,8 +253,14 @@ def headers(index: int, consistency: str = "leader") -> dict[str, str]:
 def shown_response(
     request: web.Request, value: Any, extra: Mapping[str, str] | None = None, status: int = 200
 ) -> web.Response:
-    """A JSON body, indented when `pretty` asks for it."""
-    body = wire.to_json(value)
+    """A JSON answer, indented when `pretty` asks for it."""
+    return body_response(request, wire.to_json(value), extra, status)
+
+
+def body_response(
+    request: web.Request, body: bytes, extra: Mapping[str, str] | None = None, status: int = 200
+) -> web.Response:
+    """An answer that is JSON already."""
     if "pretty" in request.query:
         body = msgspec.json.format(body, indent=4) + b"\n"
     return web.Response(body=body, status=status, content_type="application/json", headers=extra)

@@ -6,6 +6,7 @@ of them.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from typing import Any, NamedTuple
 
@@ -310,6 +311,7 @@ def _service_tagged(instance: Instance) -> Json:
     return {f"lan_{family}": where, f"wan_{family}": where} if family else {}
 
 
+@lru_cache(maxsize=4_096)
 def _family(address: str) -> str:
     try:
         return f"ipv{ip_address(address).version}"

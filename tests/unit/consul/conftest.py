@@ -8,7 +8,7 @@ from aiohttp.test_utils import TestClient, TestServer
 
 from lepa.catalog.table import Instance, Node, ServiceTable
 from lepa.consul.app import build
-from lepa.consul.edge import ConsulSettings, Guest
+from lepa.consul.edge import Bodies, ConsulSettings, Guest
 from lepa.consul.following import Following
 from lepa.consul.local_services import LocalServices
 from lepa.consul.registrations import AgentNode
@@ -64,6 +64,6 @@ async def local(api: Any, catalog: Following) -> AsyncIterator[LocalServices]:
 @pytest.fixture
 async def http(api: Any, catalog: Following, local: LocalServices) -> AsyncIterator[TestClient[Any, Any]]:
     settings = ConsulSettings(node_name="n1", node_id="1", address="10.0.0.1")
-    guest = Guest(settings, catalog, local, api, SystemClock(), SeededRandom(1))
+    guest = Guest(settings, catalog, local, api, SystemClock(), SeededRandom(1), Bodies())
     async with TestClient(TestServer(build(guest))) as client:
         yield client

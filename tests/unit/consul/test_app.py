@@ -13,7 +13,9 @@ import pytest
 
 from lepa.catalog.table import ServiceTable
 from lepa.consul.app import ROUTES, ConsulApi
+from lepa.consul.edge import BODIES_SIZE_MAX, Bodies
 from lepa.consul.following import Following
+from lepa.consul.indexes import View
 from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError, not_found
 from lepa.sdk.connection import Answer
@@ -166,3 +168,17 @@ async def test_random_requests_never_meet_an_error_of_ours(http: Any, api: Any) 
         body = chance.choice(["", "{}", "[]", '{"Name":"a"}', '{"Node":5}', "null", "\0", '[{"KV":{"Verb":"get"}}]'])
         response = await http.request(verb, f"/v1/{path}?{query}&wait=1ms", data=body)
         assert "internal error" not in await response.text(), (verb, path, query, body)
+
+
+async def test_an_answer_that_is_kept_is_not_given_for_another_view(http: Any, catalog: Following) -> None:
+    for _ in range(2):
+        assert len(await (await http.get("/v1/catalog/service/web")).json()) == 1
+    catalog.publish(ServiceTable.build([], [], 12))
+    assert await (await http.get("/v1/catalog/service/web")).json() == []
+
+
+def test_kept_answers_are_bounded() -> None:
+    kept, view, large = Bodies(), View(), "x" * (BODIES_SIZE_MAX // 4)
+    for key in range(6):
+        assert kept.of(view, key, lambda: large) == f'"{large}"'.encode()
+    assert len(kept._kept) == 2
