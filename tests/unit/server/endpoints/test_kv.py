@@ -5,7 +5,9 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from tests.clocks import ManualClock, settle
 
+from lepa.kit.durations import SECOND
 from lepa.kit.sources import SeededRandom, SystemClock
 from lepa.model.kv import KvOperation, Session
 from lepa.rpc import methods as m
@@ -87,3 +89,18 @@ async def test_what_was_written_tells_its_index(server: Server) -> None:
         m.KV_APPLY, KvApplyRequest(operations=(KvOperation(verb="set", key="a", value=b"1"),))
     )
     assert [entry.modify_index for entry in reply.value.entries] == [reply.index]
+
+
+async def test_a_leader_ends_sessions_that_nobody_renews() -> None:
+    clock = ManualClock()
+    async with Server(MemoryStore(clock), ServerSettings(), clock, SeededRandom(1)) as server:
+        await settle(100)
+        wanted = Session(ttl=10 * SECOND)
+        created = (await server.caller.call(m.SESSION_CREATE, SessionCreateRequest(session=wanted))).value
+        assert (await apply(server, "lock", session=created)).applied
+        for _ in range(25):
+            await clock.advance(1.0)
+        assert (await server.caller.call(m.SESSION_GET, ReadRequest(id=created))).value is None
+        entry = (await server.caller.call(m.KV_GET, ReadRequest(id="a"))).value
+        assert entry is not None
+        assert entry.session == ""
