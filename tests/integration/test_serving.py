@@ -24,7 +24,7 @@ from lepa.serving.container_managers.job_files import PartResources
 from lepa.serving.container_managers.jobs import JobsContainerManager
 from lepa.serving.container_managers.local import LocalContainerManager
 
-SLO_MICROS = 400_000
+SLO_MICROS = 1_000_000
 DIGITS = load_digits()
 
 

@@ -4,6 +4,7 @@
     {data}/{cluster}/management/          the registry
     {data}/{cluster}/models/{name}/{version}/   published models
     {data}/{cluster}/logs/                one file a process
+    {data}/{cluster}/warm.sock            the warm server, which forks model processes
 
 Nobody watches the processes: one that dies stays dead until `set_num_replicas` is asked again. A process is known by
 pid and start time, so that a pid that was given away is never signalled.
@@ -28,6 +29,7 @@ from lepa.serving.addresses import Address
 from lepa.serving.container_managers.protocol import DEFAULT_CLUSTER, StartOptions
 from lepa.serving.model_directory import describe
 from lepa.serving.ready_file import read_ready_file
+from lepa.serving.warm_server import fork_model
 
 START_TIMEOUT_S = 30.0
 STOP_TIMEOUT_S = 10.0
@@ -36,6 +38,9 @@ LOG_TAIL_BYTES = 2000
 MANAGEMENT = "management"
 QUERY = "query"
 MODEL = "model"
+WARM = "warm"
+SOCKET_PATH_MAX = 107
+"""Bytes of the path of a Unix socket, as the kernel takes them."""
 
 
 class LocalProcess(Struct, frozen=True):
@@ -169,7 +174,23 @@ class LocalContainerManager:
             "CLIPPER_PORT": str(self._read().rpc_port),
         }
         for _ in range(len(running), num_replicas):
+            self._start_model(key, environment, describe(Path(image)).framework)
+
+    def _start_model(self, key: str, environment: dict[str, str], framework: str) -> None:
+        """Fork a model process from the warm server, which is started where it does not run."""
+        path = self._directory / "warm.sock"
+        if len(os.fsencode(path)) > SOCKET_PATH_MAX:
             self._start(MODEL, ["lepa.serving.model_container"], environment, model=key)
+            return
+        if not any(process.part == WARM and self._alive(process) for process in self._read().processes):
+            path.unlink(missing_ok=True)
+            server = self._start(WARM, ["lepa.serving.warm_server", "--socket", str(path)], {})
+            self._wait(server, path.exists)
+        cluster = self._read()
+        log = self._directory / "logs" / f"{MODEL}-{cluster.next_log}.log"
+        log.touch()
+        pid = fork_model(path, {**os.environ, **environment}, log, framework)
+        self._remember(LocalProcess(MODEL, pid, _started(pid), str(log), key))
 
     def processes(self, key: str) -> list[LocalProcess]:
         """The running containers of a model version, `name:version`."""
@@ -210,9 +231,13 @@ class LocalContainerManager:
                 start_new_session=True,
             )
         self._children[child.pid] = child
-        process = LocalProcess(part, child.pid, psutil.Process(child.pid).create_time(), str(log), model)
-        self._change(processes=(*cluster.processes, process), next_log=cluster.next_log + 1)
+        process = LocalProcess(part, child.pid, _started(child.pid), str(log), model)
+        self._remember(process)
         return process
+
+    def _remember(self, process: LocalProcess) -> None:
+        cluster = self._read()
+        self._change(processes=(*cluster.processes, process), next_log=cluster.next_log + 1)
 
     def _wait(self, process: LocalProcess, ready: Callable[[], bool]) -> None:
         """Return when `ready`; raise with the end of the log when the process ended or it took too long."""
@@ -268,6 +293,14 @@ class LocalContainerManager:
 
     def _change(self, **changes: object) -> None:
         self._write(msgspec.structs.replace(self._read(), **changes))
+
+
+def _started(pid: int) -> float:
+    """When a process began; 0 for one that has ended already."""
+    try:
+        return float(psutil.Process(pid).create_time())
+    except psutil.Error:
+        return 0.0
 
 
 def _last_words(process: LocalProcess) -> str:
