@@ -17,6 +17,9 @@ from lepa.model.errors import LepaError
 FIRST_WAIT_S = 10.0
 """How long a request waits for the catalog to be read for the first time."""
 
+WAITING_MAX = 10_000
+"""Requests that wait for a change at the same time; each looks again at every newer view."""
+
 
 class Following:
     """The newest view. own: instances that are always shown: the service `consul`, which clients expect to find."""
@@ -25,6 +28,7 @@ class Following:
         self._clock = clock
         self._own = tuple(own)
         self._newer = asyncio.Event()
+        self._waiting = 0
         self._view = View()
 
     @property
@@ -54,11 +58,18 @@ class Following:
     async def changed(self, index_of: Callable[[View], int], seen: int, wait_s: float) -> View:
         """The first view whose index is not `seen` or lower, else the newest one after wait_s.
 
-        An index from the future, of an agent before this one, is answered at once: its owner has to begin anew.
+        An index from the future, of an agent before this one, is answered at once: its owner has to begin anew. Raises
+        LepaError when too many wait already.
         """
         deadline = self._clock.now() + wait_s
-        while index_of(self.view) <= seen <= self.view.changed and await self._next(deadline):
-            pass
+        if self._waiting >= WAITING_MAX:
+            raise LepaError("internal", f"{WAITING_MAX} requests wait already; try again later", http_status=429)
+        self._waiting += 1
+        try:
+            while index_of(self.view) <= seen <= self.view.changed and await self._next(deadline):
+                pass
+        finally:
+            self._waiting -= 1
         return self.view
 
     async def _next(self, deadline: float) -> bool:

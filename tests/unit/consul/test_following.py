@@ -62,3 +62,16 @@ async def test_a_wait_ends_with_its_time() -> None:
     held = Following(SystemClock())
     held.publish(table(5, "web"))
     assert (await held.changed(index_of_web, 5, 0.001)).changed == 5
+
+
+async def test_only_so_many_wait_and_those_that_leave_make_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(following, "WAITING_MAX", 1)
+    held = Following(SystemClock())
+    held.publish(table(5, "web"))
+    waiting = asyncio.ensure_future(held.changed(index_of_web, 5, 60.0))
+    await asyncio.sleep(0)
+    with pytest.raises(LepaError, match="try again later"):
+        await held.changed(index_of_web, 5, 60.0)
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+    assert (await held.changed(index_of_web, 5, 0.001)).changed == 5

@@ -5,7 +5,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from lepa.model.errors import invalid, not_found
+from lepa.model.errors import conflict, invalid, not_found
 from lepa.model.service import ServiceRegistration
 from lepa.state import keys
 from lepa.state.commands.draft import Draft
@@ -39,6 +39,9 @@ def register_outside(draft: Draft, service: ServiceRegistration) -> None:
         raise not_found(f'node "{service.node_id}" is not known')
     if not service.node_id and not service.node_name:
         raise invalid("an instance from outside the jobs needs a node: a NodeID, or NodeName and NodeAddress")
+    present = draft.snapshot.service(namespace, service.service_name, service.id)
+    if present is not None and present.alloc_id:
+        raise conflict(f'"{service.id}" belongs to allocation {present.alloc_id}; give the instance another id')
     _store(draft, replace(service, namespace=namespace, alloc_id="", job_id=""))
 
 
@@ -56,6 +59,12 @@ def withdraw_service(draft: Draft, namespace: str, name: str, service_id: str) -
     if draft.snapshot.service(namespace, name, service_id) is None:
         raise not_found("service registration not found")
     draft.erase(keys.service_key(namespace, name, service_id))
+
+
+def withdraw_all_of_node(draft: Draft, node_id: str) -> None:
+    """Remove every instance of a node that is forgotten, those from outside the jobs too."""
+    for service in draft.snapshot.node_services(node_id):
+        draft.erase(keys.service_key(service.namespace, service.service_name, service.id))
 
 
 def withdraw_node_services(draft: Draft, node_id: str, service_ids: Iterable[str]) -> None:

@@ -5,6 +5,7 @@ from typing import Final, NamedTuple
 
 from lepa.model.job import Job
 from lepa.state import keys
+from lepa.state.commands.catalog import withdraw_all_of_node
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.jobs import forget_job
 from lepa.store.protocol import Limits
@@ -55,6 +56,7 @@ def collect(draft: Draft, garbage: Garbage) -> None:
         _remove(draft, keys.deployment_key(deployment_id), draft.snapshot.deployment(deployment_id))
     for node_id in garbage.nodes:
         _remove(draft, keys.node_key(node_id), draft.snapshot.node(node_id))
+        withdraw_all_of_node(draft, node_id)
     for job in _present_jobs(draft, garbage.jobs):
         forget_job(draft, job)
 

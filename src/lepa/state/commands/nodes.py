@@ -13,6 +13,7 @@ from lepa.model.node import DrainMetadata, DrainSpec, DrainStrategy, Node, NodeE
 from lepa.model.node_class import computed_class
 from lepa.model.tenancy import NodePool
 from lepa.state import keys
+from lepa.state.commands.catalog import withdraw_all_of_node
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.evaluations import evaluate_node
 
@@ -134,8 +135,7 @@ def purge_node(draft: Draft, node_id: str) -> tuple[Evaluation, ...]:
     """Forget a node and look at its jobs again."""
     node = existing_node(draft, node_id)
     draft.delete(keys.node_key(node_id), draft.snapshot.node(node.id))
-    for service in draft.snapshot.node_services(node_id):
-        draft.erase(keys.service_key(service.namespace, service.service_name, service.id))
+    withdraw_all_of_node(draft, node_id)
     return evaluate_node(draft, node_id)
 
 

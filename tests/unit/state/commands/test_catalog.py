@@ -1,12 +1,13 @@
 """Instances of services."""
 
 import pytest
-from tests.builders import make_alloc, make_job, make_service
+from tests.builders import make_alloc, make_job, make_node, make_service
 from tests.world import World
 
 from lepa.model.errors import LepaError
 from lepa.model.service import ServiceRegistration
 from lepa.state.commands import catalog as commands
+from lepa.state.commands.garbage import Garbage, collect
 
 
 def test_an_instance_is_registered_once() -> None:
@@ -64,3 +65,20 @@ def test_an_instance_from_outside_belongs_to_no_job() -> None:
 def test_what_cannot_be_registered_from_outside(wanted: ServiceRegistration) -> None:
     with pytest.raises(LepaError):
         World().do(commands.register_outside, wanted)
+
+
+def test_an_instance_of_a_job_cannot_be_taken_over_from_outside() -> None:
+    world = World()
+    world.put_alloc(make_alloc(job=make_job()))
+    world.do(commands.register_services, "node-1", [make_service("a")])
+    with pytest.raises(LepaError, match="belongs to allocation"):
+        world.do(commands.register_outside, ServiceRegistration(id="a", service_name="web", node_name="box"))
+
+
+def test_what_a_forgotten_node_offered_is_forgotten_too() -> None:
+    world = World()
+    world.node(make_node("n1"))
+    outside = ServiceRegistration(id="p", service_name="printer", node_id="n1", agent="n1")
+    world.do(commands.register_outside, outside)
+    world.do(collect, Garbage(nodes=("n1",)))
+    assert list(world.snapshot.services()) == []
