@@ -625,3 +625,15 @@ def test_a_world_is_made_of_its_own(tmp_path: Path) -> None:
     with world() as one, world() as two:
         assert isinstance(one, World)
         assert one.port != two.port
+
+
+def test_an_answer_and_an_end_that_come_with_the_connection_are_not_lost() -> None:
+    def serve(client: socket.socket) -> None:
+        client.sendall(b"HTTP/1.1 200 OK\r\n\r\nat once")
+        client.shutdown(socket.SHUT_WR)
+        read_all(client)
+
+    with serving(serve) as server, world() as here:
+        here.route(instance(server.port, "urlprefix-/"))
+        for _ in range(100):
+            assert body(here.get()) == b"at once"

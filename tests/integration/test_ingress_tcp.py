@@ -430,3 +430,16 @@ def test_pipes_are_used_again_and_bounded() -> None:
 
 def test_listeners_are_told_apart_by_kind_and_place() -> None:
     assert Listener("tcp", HOST, 1) != Listener("http", HOST, 1)
+
+
+def test_an_end_that_comes_with_the_connection_is_not_lost() -> None:
+    port = free_port()
+
+    def serve(client: socket.socket) -> None:
+        client.sendall(b"bye")
+
+    with serving(serve) as server, world() as here:
+        here.route(tcp(server, port))
+        for _ in range(200):
+            with here.connect(port) as client:
+                assert read_all(client) == b"bye"

@@ -49,7 +49,8 @@ class HttpProxy:
         self.sessions.add(session)
         self.traffic.loop.hand_over(client, session)
         if watched:
-            # What came together with a handshake or a PROXY header gives no further event.
+            # What came together with a handshake or a PROXY header gives no further event, an end included.
+            session.unsure = True
             session.ready(READABLE)
 
     def over(self, session: "ClientSession") -> None:
@@ -79,7 +80,7 @@ class ClientSession:
 
     __slots__ = (
         "closed", "closing", "deadline", "exchange", "facts", "hung", "inbound", "lingering", "loop", "out", "plain",
-        "proxy", "readable", "secure", "server_name", "sock", "source", "traffic", "tunnel", "writable",
+        "proxy", "readable", "secure", "server_name", "sock", "source", "traffic", "tunnel", "unsure", "writable",
     )  # fmt: skip
 
     def __init__(
@@ -99,6 +100,7 @@ class ClientSession:
         self.readable = False
         self.writable = True
         self.hung = False
+        self.unsure = False
         self.closing = False
         self.closed = False
         self.lingering = -1
@@ -142,9 +144,9 @@ class ClientSession:
         try:
             data = self.sock.recv(size)
         except BlockingIOError:
-            self.readable = False
+            self.readable = self.unsure = False
             return None
-        if len(data) < size and self.plain and not self.hung:
+        if len(data) < size and self.plain and not self.hung and not self.unsure:
             self.readable = False
         return data
 

@@ -66,7 +66,7 @@ class Leg:
 
     __slots__ = (
         "carried", "ended", "hung", "other", "pending", "pipe", "piped", "plain", "readable", "shut", "sock", "tunnel",
-        "writable",
+        "unsure", "writable",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, tunnel: "Tunnel", pending: bytes) -> None:
@@ -77,6 +77,8 @@ class Leg:
         self.readable = True
         self.writable = True
         self.hung = False
+        self.unsure = False
+        """Whether a hang-up may have been told to the handler before this one, which no event will repeat."""
         self.ended = False
         self.shut = False
         self.pipe: tuple[int, int] | None = None
@@ -144,7 +146,7 @@ class Leg:
             try:
                 data = self.sock.recv(READ)
             except BlockingIOError:
-                self.readable = False
+                self.readable = self.unsure = False
                 return -1
             size = len(data)
             if size < READ:
@@ -162,7 +164,7 @@ class Leg:
         """Less than asked for: no more is there (epoll(7)), unless the end is, or TLS cuts its records so."""
         if not data:
             self.ended = True
-        elif self.plain and not self.hung:
+        elif self.plain and not self.hung and not self.unsure:
             self.readable = False
 
     def _write(self) -> int:
@@ -254,11 +256,12 @@ class Tunnel:
         self.closed = False
         self.client = Leg(client, self, early)
         self.target = Leg(target, self, late)
-        self.target.readable = spoken
+        self.target.readable = self.target.unsure = spoken
         self.client.other, self.target.other = self.target, self.client
 
     def begin(self) -> None:
         """Carry what is there already; both sockets are watched and belong to this tunnel from now on."""
+        self.client.unsure = self.loop.is_watched(self.client.sock)
         self.loop.hand_over(self.client.sock, self.client)
         self.loop.hand_over(self.target.sock, self.target)
         if self.client.carry(self.client):

@@ -32,7 +32,7 @@ class Upstream:
 
     __slots__ = (
         "broken", "closed", "exchange", "hung", "idle_since", "key", "loop", "out", "plain", "pool", "readable",
-        "reused", "sock", "writable",
+        "reused", "sock", "unsure", "writable",
     )  # fmt: skip
 
     def __init__(self, pool: "Upstreams", sock: socket.socket, key: str) -> None:
@@ -46,6 +46,8 @@ class Upstream:
         self.readable = True
         self.writable = True
         self.hung = False
+        self.unsure = True
+        """Whether a hang-up may have been told before this handler was there, which no event will repeat."""
         self.broken = False
         self.closed = False
         self.reused = False
@@ -112,9 +114,9 @@ class Upstream:
         try:
             data = self.sock.recv(READ)
         except BlockingIOError:
-            self.readable = False
+            self.readable = self.unsure = False
             return None
-        if len(data) < READ and self.plain and not self.hung:
+        if len(data) < READ and self.plain and not self.hung and not self.unsure:
             self.readable = False
         return data
 
