@@ -539,3 +539,34 @@ def test_c4_what_fabio_asks_for(consul: ConsulAgent) -> None:
     consul.put("/v1/agent/service/deregister/fabio-vm-9998")
     consul.put("/v1/agent/service/deregister/site")
     eventually(lambda: {"site", "fabio"}.isdisjoint(consul.get("/v1/catalog/services")))
+
+
+def test_what_an_agent_took_is_seen_by_others_and_is_unhealthy_when_its_node_dies(tmp_path: Any) -> None:
+    first_port, second_port = free_ports()["http"], free_ports()["http"]
+    quick = {"server": {"min_heartbeat_ttl": "1s", "heartbeat_grace": "1s"}}
+    first_settings = quick | {"consul_api": {"enabled": True, "port": first_port}}
+    with running(tmp_path / "first", settings=first_settings) as first:
+        second_settings = {
+            "name": "second",
+            "server": {"enabled": False},
+            "client": {"servers": [f"{HOST}:{first.ports['rpc']}"]},
+            "consul_api": {"enabled": True, "port": second_port},
+        }
+        with running(tmp_path / "second", dev=False, settings=second_settings) as second:
+            near, far = ConsulAgent(first, first_port), ConsulAgent(second, second_port)
+            eventually(lambda: "second" in [node["Node"] for node in near.get("/v1/catalog/nodes")])
+            far.put("/v1/agent/service/register", {"Name": "shared", "Port": 1})
+            (entry,) = eventually(lambda: near.get("/v1/health/service/shared?passing"))
+            assert entry["Node"]["Node"] == "second"
+            assert far.put("/v1/kv/from-far", b"x").json is True
+            assert near.ask("GET", "/v1/kv/from-far?raw").body == b"x"
+            session = far.put("/v1/session/create", {"LockDelay": 0}).json["ID"]
+            assert far.put(f"/v1/kv/lead?acquire={session}", b"").json is True
+            second.kill9()
+            eventually(lambda: near.get("/v1/health/service/shared?passing") == [], 30.0)
+            (check,) = [c for c in near.get("/v1/health/service/shared")[0]["Checks"] if c["CheckID"] == "serfHealth"]
+            assert check["Status"] == "critical"
+            eventually(lambda: "Session" not in near.get("/v1/kv/lead")[0])
+            second.start()
+            eventually(lambda: near.get("/v1/health/service/shared?passing"))
+            far.put("/v1/agent/service/deregister/shared")

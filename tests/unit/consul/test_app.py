@@ -10,8 +10,9 @@ import re
 from typing import Any
 
 import pytest
+from tests.unit.consul.conftest import NODES, WEB
 
-from lepa.catalog.table import ServiceTable
+from lepa.catalog.table import Instance, ServiceTable
 from lepa.consul.app import ROUTES, ConsulApi
 from lepa.consul.edge import BODIES_SIZE_MAX, Bodies
 from lepa.consul.following import Following
@@ -182,3 +183,13 @@ def test_kept_answers_are_bounded() -> None:
     for key in range(6):
         assert kept.of(view, key, lambda: large) == f'"{large}"'.encode()
     assert len(kept._kept) == 2
+
+
+async def test_services_are_filtered_by_what_their_instances_show(http: Any, catalog: Following) -> None:
+    """As HAProxy's dataplaneapi asks."""
+    rows = [WEB, Instance(id="db-1", service="db", tags=("primary",))]
+    catalog.publish(ServiceTable.build(rows, NODES, 12))
+    response = await http.get("/v1/catalog/services", params={"filter": 'ServiceTags contains "primary"'})
+    assert await response.json() == {"db": ["primary"]}
+    response = await http.get("/v1/agent/services", params={"filter": 'Service == "none"'})
+    assert await response.json() == {}
