@@ -17,6 +17,7 @@ import heapq
 import itertools
 import logging
 import sys
+from bisect import bisect_right
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -37,6 +38,10 @@ WAITERS_MAX: Final = 20_000
 SUBSCRIPTION_BATCHES_MAX: Final = 256
 REDUCED_ON_LOOP_MAX: Final = 64
 """Changes of a batch that are reduced on the event loop (some 4 ms); larger batches go to a thread."""
+CHANGES_AT_ONCE_MAX: Final = 256
+"""Changes of one snapshot, to the end of their revision: others have a turn before the next (some 15 ms)."""
+WOKEN_AT_ONCE_MAX: Final = 16
+"""Waiters that go on in one turn of the event loop: each may make a list or a write (some 1 ms)."""
 COLLECTED_ENTRIES_MAX: Final = 5_000
 """Entries that are loaded without a word to the garbage collector."""
 RETRY_DELAY_S: Final = 0.5
@@ -167,7 +172,8 @@ class Replica:
         while True:
             try:
                 async for changes in self._store.watch(self._snapshot.index):
-                    self._publish(await self._reduce(changes))
+                    for part in _parts(changes):
+                        await self._publish(await self._reduce(part))
                 return
             except Compacted:
                 log.warning("fell behind the store, reads it again index=%d", self._snapshot.index)
@@ -191,12 +197,23 @@ class Replica:
             subscription.offer(Delivery(self._snapshot, (), lagged=True))
         self._waiters.wake_all()
 
-    def _publish(self, reduction: Reduction) -> None:
+    async def _publish(self, reduction: Reduction) -> None:
         self._snapshot = reduction.snapshot
         for subscription in self._subscriptions:
             subscription.offer(Delivery(reduction.snapshot, reduction.changes))
         self._waiters.wake(reduction.touched)
         self._waiters.wake_up_to(reduction.snapshot.index)
+        await self._waiters.let_go()
+
+
+def _parts(changes: Sequence[Change]) -> Iterator[Sequence[Change]]:
+    """Changes in parts of whole revisions, each as short as CHANGES_AT_ONCE_MAX and its last revision allow."""
+    start = 0
+    while start < len(changes):
+        last = changes[min(start + CHANGES_AT_ONCE_MAX, len(changes)) - 1].revision
+        end = bisect_right(changes, last, lo=start, key=lambda change: change.revision)
+        yield changes[start:end]
+        start = end
 
 
 @contextmanager
@@ -233,6 +250,7 @@ class _Waiters:
         self._count = 0
         self._deadlines: list[_Timed] = []
         self._indexes: list[_Timed] = []
+        self._woken: deque[asyncio.Future[bool]] = deque()
         self._numbers = itertools.count()
         self._timer: asyncio.Task[None] | None = None
         self._closed = False
@@ -251,7 +269,7 @@ class _Waiters:
                 self._forget(watch, future)
 
     async def wait_for(self, index: int, deadline: float) -> bool:
-        """True when `wake_up_to` this index or a later one was called, False at the deadline or when closed."""
+        """True when this index or a later one was reached, False at the deadline or when closed."""
         if self._over(deadline):
             return False
         future = self._admit()
@@ -275,20 +293,27 @@ class _Waiters:
             self._count -= 1
 
     def wake(self, touched: Iterable[Watch]) -> None:
-        """Let those go on who wait for any of these."""
-        for watch in touched:
-            for future in self._by_watch.get(watch, ()):
-                _end(future, True)
+        """Those who wait for any of these may go on."""
+        self._woken.extend({future for watch in touched for future in self._by_watch.get(watch, ())})
 
     def wake_up_to(self, index: int) -> None:
-        """Let those go on who wait for `index` or an earlier one."""
+        """Those who wait for `index` or an earlier one may go on, the earliest first."""
         while self._indexes and self._indexes[0][0] <= index:
-            _end(heapq.heappop(self._indexes)[2], True)
+            self._woken.append(heapq.heappop(self._indexes)[2])
+
+    async def let_go(self) -> None:
+        """Let those go on who may, few in one turn of the loop."""
+        while self._woken:
+            for _ in range(min(WOKEN_AT_ONCE_MAX, len(self._woken))):
+                _end(self._woken.popleft(), True)
+            await asyncio.sleep(0)
 
     def wake_all(self) -> None:
-        """Let everybody look again."""
+        """Let everybody look again, at once."""
         self.wake(tuple(self._by_watch))
         self.wake_up_to(sys.maxsize)
+        while self._woken:
+            _end(self._woken.popleft(), True)
 
     def close(self) -> None:
         """Let everybody go, and nobody wait again."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from collections import Counter
 from collections.abc import AsyncIterator
 
 import pytest
@@ -153,6 +154,35 @@ async def test_waiting_leaves_nothing_behind(store: MemoryStore, replica: Replic
     assert replica._waiters._count == 0
 
 
+async def test_few_of_many_who_are_woken_go_on_in_one_turn(store: MemoryStore, replica: Replica) -> None:
+    turns: list[int] = []
+
+    async def wait(*, for_index: bool) -> None:
+        await (replica.wait_for(1, 100) if for_index else replica.changed(Watch("allocs"), 0, 100))
+        turns.append(turn)
+
+    waits = [asyncio.ensure_future(wait(for_index=bool(at % 2))) for at in range(100)]
+    await settle()
+    turn = 0
+    await place(store, "a")
+    while not all(done.done() for done in waits):
+        turn += 1
+        await asyncio.sleep(0)
+    assert len(turns) == 100
+    assert max(Counter(turns).values()) <= module.WOKEN_AT_ONCE_MAX
+
+
+async def test_leaving_ends_waits_that_were_about_to_go_on(store: MemoryStore, clock: ManualClock) -> None:
+    async with Replica(store, clock) as replica:
+        waits = [asyncio.ensure_future(replica.wait_for(1, 100)) for _ in range(10 * module.WOKEN_AT_ONCE_MAX)]
+        await settle()
+        await place(store, "a")
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        assert not all(done.done() for done in waits)
+    async with asyncio.timeout(5):
+        await asyncio.gather(*waits)
+
+
 async def test_too_many_waiters_are_refused(replica: Replica, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WAITERS_MAX", 3)
     queries = [asyncio.ensure_future(replica.changed(Watch("jobs"), 5, 300)) for _ in range(4)]
@@ -184,6 +214,20 @@ async def test_a_subscriber_gets_every_change_after_its_start(store: MemoryStore
         assert delivery.snapshot.allocation(seen[-1]) is not None
     assert seen == ["a", "b"]
     assert subscription.start.index == 1
+
+
+async def test_many_changes_come_in_parts_of_whole_revisions(
+    store: MemoryStore, replica: Replica, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "CHANGES_AT_ONCE_MAX", 4)
+    subscription = replica.subscribe()
+    for at in range(4):  # in one step of the loop
+        puts = [keys.put(keys.alloc_key(f"a{at}{one}"), make_alloc(f"a{at}{one}")) for one in range(3)]
+        store._apply(puts)
+    deliveries = [await anext(subscription) for _ in range(2)]
+    assert [len(delivery.changes) for delivery in deliveries] == [6, 6]
+    assert [delivery.snapshot.index for delivery in deliveries] == [2, 4]
+    assert len(list(deliveries[0].snapshot.allocations())) == 6
 
 
 async def test_a_slow_subscriber_is_told_that_it_missed_something(

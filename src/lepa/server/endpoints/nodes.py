@@ -27,6 +27,8 @@ from lepa.state.tables import Watch
 HEARTBEAT_SPREAD = 0.1
 OPERATIONS_PER_REPORT = 5
 """What a report on an allocation may write: itself, an evaluation, a deployment, instances of services."""
+REPORTS_AT_ONCE_MAX = 64
+"""Reports of one transaction, which is made on the event loop (some 5 ms)."""
 
 
 # Reads
@@ -158,7 +160,7 @@ class NodeEndpoints:
         """Store what a node reports, some reports at a time."""
         index = 0
         reports = request.allocations
-        size = max(1, self._parts.store.limits.operations_max // OPERATIONS_PER_REPORT)
+        size = max(1, min(REPORTS_AT_ONCE_MAX, self._parts.store.limits.operations_max // OPERATIONS_PER_REPORT))
         for at in range(0, max(1, len(reports)), size):
             index = (await self._context.write(self._report(request, reports[at : at + size]))).revision
         return Reply(value=None, index=index)
