@@ -23,8 +23,9 @@ log = logging.getLogger(__name__)
 
 SWITCH_S = 0.0005
 """How long a thread computes before others get the interpreter: DNS answers from a thread of its own."""
-GC_THRESHOLDS = (50_000, 25, 40)
-"""A full collection over 100,000 allocations stops everything for 100 ms, so it is made rare."""
+GC_THRESHOLDS = (10_000, 10, 1_000)
+"""A collection stops everything: 1 ms for 10,000 young objects, 10 ms for ten times as many that outlived one. One of
+all objects would take 500 ms with 100,000 allocations, so it is made rare."""
 
 
 def run(
