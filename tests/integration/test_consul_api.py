@@ -1,7 +1,7 @@
 """Consul's API of a real agent, asked by py-consul and by hand.
 
-The beginning of a name says what it is about: c31 what all requests share, c32 blocking queries, c33 and c34 catalog and
-health, c35 registrations, c36 keys, c37 sessions and locks, c4 what known clients call, c61 checks that the agent runs.
+The beginning of a name says what it is about: c31 what all requests share, c32 blocking queries, c33 and c34 catalog
+and health, c35 registrations, c36 keys, c37 sessions and locks, c4 what known clients call, c61 checks of the agent.
 """
 
 import importlib
