@@ -220,3 +220,17 @@ def test_job_that_never_comes_up_is_given_up_with_what_the_orchestrator_says(tmp
         manager = JobsContainerManager(api, "bad", python="/bin/false", up_timeout_s=0.5)
         with pytest.raises(LepaError, match=r"clipper-bad-mgmt was submitted.*failed: Exit Code: 1"):
             ClipperConnection(manager).start_clipper()
+
+
+def test_a_model_goes_to_zero_and_comes_back_with_the_first_query(cluster: ClipperConnection) -> None:
+    def identity(inputs: Any) -> list[str]:
+        return list(inputs)
+
+    deployers.create_endpoint(cluster, "seldom", "strings", identity, slo_micros=5_000_000)
+    eventually(lambda: answers(cluster, "seldom", "a"))
+    cluster.set_autoscale("seldom", replicas_min=0, idle_s=0.5, down_after_s=0.5)
+    eventually(lambda: not cluster.get_all_model_replicas())
+    assert cluster.get_num_replicas("seldom") == 0
+    answer = cluster.predict("seldom", "b")
+    assert (answer["output"], answer["default"]) == ("b", False)
+    cluster.stop_autoscale("seldom")

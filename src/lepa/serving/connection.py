@@ -229,6 +229,16 @@ class ClipperConnection:
             raise invalid(f"Cannot resize the replica set for containerless model {name}:{wanted}")
         self.cm.set_num_replicas(name, wanted, model["input_type"], model["container_name"], num_replicas)
 
+    def set_autoscale(self, name: str, **settings: Any) -> None:
+        """Let the replicas of a model follow its load; settings are those of `autoscale.Autoscale`, such as
+        `replicas_min=0`. Queries for a model that has gone to zero wait for it, as long as their objective allows."""
+        self._admin("set_autoscale", model_name=name, autoscale=settings)
+        self.cm.ensure_autoscaler()
+
+    def stop_autoscale(self, name: str) -> None:
+        """Let the replicas of a model stay as many as they are."""
+        self._admin("set_autoscale", model_name=name, autoscale=None)
+
     def get_all_models(self, verbose: bool = False) -> Any:
         """`name:version` of the models, or all about them."""
         return self._admin("get_all_models", verbose=verbose)

@@ -27,6 +27,7 @@ from msgspec import Meta, Struct
 from lepa.kit.sources import Clock, SystemClock
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.serving import compat, records
+from lepa.serving.autoscale import Autoscale
 from lepa.serving.model_archive import ARCHIVE_BYTES_MAX
 from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Application, Container, ModelVersion, Registry
@@ -70,6 +71,11 @@ class AddModel(Struct):
     model_data_path: str = ""
     batch_size: int = records.BATCH_SIZE_ADAPTIVE
     endpoint: str = ""
+
+
+class SetAutoscale(Struct):
+    model_name: str
+    autoscale: Autoscale | None = None
 
 
 class Named(Struct):
@@ -178,6 +184,7 @@ class ManagementFrontend:
         return {
             "add_app": (AddApp, self._add_app),
             "set_policy": (SetPolicy, self._set_policy),
+            "set_autoscale": (SetAutoscale, self._set_autoscale),
             "delete_app": (Named, self._delete_app),
             "add_model": (AddModel, self._add_model),
             "delete_versioned_model": (VersionedModel, self._delete_model),
@@ -294,6 +301,10 @@ class ManagementFrontend:
     async def _set_policy(self, body: SetPolicy) -> str:
         await self._change(records.set_policy, body.name, body.policy, body.policy_options)
         return f"Successfully set the policy of application '{body.name}' to {body.policy}"
+
+    async def _set_autoscale(self, body: SetAutoscale) -> str:
+        await self._change(records.set_autoscale, body.model_name, body.autoscale)
+        return f"Successfully set the scaling of model '{body.model_name}'"
 
     async def _delete_app(self, body: Named) -> str:
         await self._change(records.delete_application, body.name)

@@ -125,7 +125,8 @@ class Query:
 
 
 class ServedModel:
-    """One model version in this frontend: its queue, its replicas, and who asked for what."""
+    """One model version in this frontend: its queue, its replicas, and who asked for what. comes_back: it may be scaled
+    to zero, and a replica is started when somebody asks."""
 
     def __init__(self, name: str, version: str, now: float) -> None:
         self.name = name
@@ -135,6 +136,7 @@ class ServedModel:
         self.batcher = Batcher()
         self.flights: dict[bytes, Task] = {}
         self.cache_epoch = 0
+        self.comes_back = False
         self.next_replica_id = 0
         self.metrics = ModelMetrics(now)
 
@@ -225,8 +227,11 @@ class Predictions:
         """Follow a new registry. Open queries of applications that changed or went are still answered."""
         self._registry = registry
         self._epoch += 1
+        asleep = {name for name, settings in registry.scaling.items() if not settings.replicas_min}
         for record in registry.models.values():
-            self._model(record.model_name, record.model_version, now).configure(record, self._epoch)
+            model = self._model(record.model_name, record.model_version, now)
+            model.configure(record, self._epoch)
+            model.comes_back = record.model_name in asleep
         for key in [key for key in self.models if key not in registry.models]:
             self.models[key].configure(None, self._epoch)
             self._forget_if_unused(self.models[key])
@@ -360,7 +365,7 @@ class Predictions:
                 model.metrics.cache_hits.hits += 1
                 self._settle(query, model, output, "", now)
                 return
-        if not model.batcher.replica_count:
+        if not model.batcher.replica_count and not model.comes_back:
             self._settle(query, model, None, NO_MODEL, now)
             return
         if self.cache.bytes_max and (task := model.flights.get(data)) is not None and task.expires > now:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from lepa.model.errors import LepaError, conflict, invalid, not_found
 from lepa.serving.addresses import parse_address
+from lepa.serving.autoscale import Autoscale, check_autoscale
 from lepa.serving.inputs import input_type
 from lepa.serving.selection import PolicyOptions, check_options, selection_policy
 
@@ -69,12 +70,14 @@ class Container(Struct, frozen=True):
 
 
 class Registry(Struct, frozen=True):
-    """Everything that is registered, at one revision. models by `name:version`; current: model name -> version."""
+    """Everything that is registered, at one revision. models by `name:version`; current: model name -> version;
+    scaling: how far the replicas of a model's current version follow the load, by model name."""
 
     revision: int = 0
     applications: dict[str, Application] = {}
     models: dict[str, ModelVersion] = {}
     current: dict[str, str] = {}
+    scaling: dict[str, Autoscale] = {}
 
 
 def add_application(registry: Registry, application: Application) -> Registry:
@@ -151,7 +154,8 @@ def delete_model(registry: Registry, name: str, version: str) -> Registry:
             current[name] = max(left, key=lambda model: model.created).model_version
         else:
             del current[name]
-    return replace(registry, revision=registry.revision + 1, models=models, current=current)
+    scaling = {key: value for key, value in registry.scaling.items() if key in current}
+    return replace(registry, revision=registry.revision + 1, models=models, current=current, scaling=scaling)
 
 
 def set_model_version(registry: Registry, name: str, version: str) -> Registry:
@@ -163,6 +167,17 @@ def set_model_version(registry: Registry, name: str, version: str) -> Registry:
         raise not_found(f"Cannot set non-existent version '{version}' for model with name '{name}'")
     _check_links_take(registry, name, model.input_type)
     return replace(registry, revision=registry.revision + 1, current={**registry.current, name: version})
+
+
+def set_autoscale(registry: Registry, name: str, settings: Autoscale | None) -> Registry:
+    """Let the replicas of a model follow its load, or, with None, stay as many as they are."""
+    if name not in registry.current:
+        raise not_found(f"No model with name '{name}' exists.")
+    rest = {key: value for key, value in registry.scaling.items() if key != name}
+    if settings is not None:
+        check_autoscale(settings)
+        rest[name] = settings
+    return replace(registry, revision=registry.revision + 1, scaling=rest)
 
 
 def add_links(registry: Registry, application: str, models: tuple[str, ...]) -> Registry:

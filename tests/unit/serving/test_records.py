@@ -6,7 +6,9 @@ import pytest
 
 from lepa.model.errors import LepaError
 from lepa.serving import records
+from lepa.serving.autoscale import Autoscale
 from lepa.serving.records import Application, ModelVersion, Registry
+from lepa.serving.selection import PolicyOptions
 
 APP = Application("app", "doubles", "0", 1000)
 
@@ -108,3 +110,32 @@ def test_a_full_registry_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(records, "RECORDS_MAX", 1)
     with pytest.raises(LepaError, match="the registry is full"):
         records.add_application(with_models(), Application("b", "doubles", "", 1))
+
+
+def test_scaling_belongs_to_a_model_and_goes_with_it() -> None:
+    registry = records.set_autoscale(with_models("1"), "m", Autoscale(replicas_min=0))
+    assert registry.scaling == {"m": Autoscale(replicas_min=0)}
+    assert records.set_autoscale(registry, "m", None).scaling == {}
+    assert records.delete_model(registry, "m", "1").scaling == {}
+    with pytest.raises(LepaError, match="No model with name 'x' exists"):
+        records.set_autoscale(registry, "x", None)
+    with pytest.raises(LepaError, match="busy_target"):
+        records.set_autoscale(registry, "m", Autoscale(busy_target=2.0))
+
+
+def test_a_policy_of_several_models_takes_several_links_and_a_single_one_does_not() -> None:
+    registry = records.add_model(with_models("1"), ModelVersion("n", "1", "doubles"))
+    registry = records.set_policy(registry, "app", "majority", PolicyOptions())
+    registry = records.add_links(records.add_links(registry, "app", ("m",)), "app", ("n",))
+    assert registry.applications["app"].linked_models == ("m", "n")
+    with pytest.raises(LepaError, match="policy single takes 1"):
+        records.set_policy(registry, "app", "single", PolicyOptions())
+    with pytest.raises(LepaError, match="Application 'x' does not exist"):
+        records.set_policy(registry, "x", "single", PolicyOptions())
+
+
+def test_an_endpoint_is_an_address_or_a_service() -> None:
+    model = ModelVersion("e", "1", "strings", endpoint="10.0.0.1:80,10.0.0.2:80")
+    assert records.model_view(Registry(), records.add_model(Registry(), model).models["e:1"])["endpoint"]
+    with pytest.raises(LepaError, match="expected host:port"):
+        records.add_model(Registry(), ModelVersion("e", "1", "strings", endpoint="nowhere"))

@@ -5,6 +5,7 @@ There are no label selectors in Nomad, so names are the convention: every job of
 
     clipper-{c}-mgmt                  service clipper-{c}-mgmt-http
     clipper-{c}-query-frontend        services clipper-{c}-query-frontend-service, clipper-{c}-query-frontend-rpc
+    clipper-{c}-autoscaler            where a model is scaled by its load
     clipper-{c}-model-{name}-{version}   one group, its count is the number of replicas
 """
 
@@ -62,6 +63,10 @@ class ClusterPlan(Struct, frozen=True):
         return f"{self.prefix}query-frontend"
 
     @property
+    def autoscaler_job(self) -> str:
+        return f"{self.prefix}autoscaler"
+
+    @property
     def model_prefix(self) -> str:
         return f"{self.prefix}model-"
 
@@ -106,6 +111,14 @@ def query_frontend_job(
     group = _group(plan, "query-frontend", arguments, {}, plan.query_frontend, ("http", "rpc"), services)
     group["Count"] = options.num_frontend_replicas
     return _job(plan, plan.query_job, group)
+
+
+def autoscaler_job(plan: ClusterPlan, api: str, token: str) -> Json:
+    """The autoscaler: one instance; it asks the orchestrator's API for more or fewer replicas."""
+    arguments = ["-m", "lepa.serving.autoscaler", "--api", api, "--cluster", plan.cluster_name]
+    environment = {"NOMAD_NAMESPACE": plan.namespace, **({"NOMAD_TOKEN": token} if token else {})}
+    group = _group(plan, "autoscaler", arguments, environment, plan.management, (), [])
+    return _job(plan, plan.autoscaler_job, group)
 
 
 def model_job(

@@ -25,6 +25,7 @@ from lepa.serving.container_managers.job_files import (
     ClusterPlan,
     Json,
     PartResources,
+    autoscaler_job,
     management_job,
     model_job,
     query_frontend_job,
@@ -49,7 +50,8 @@ class NomadApi:
     """The few calls that are needed, over the standard library."""
 
     def __init__(self, address: Address, namespace: str, token: str) -> None:
-        self._address = address
+        self.address = address
+        self.token = token
         self._namespace = namespace
         self._headers = {"Content-Type": "application/json", **({"X-Nomad-Token": token} if token else {})}
 
@@ -60,13 +62,13 @@ class NomadApi:
     def read(self, method: str, path: str, body: Any = None, **query: str) -> bytes:
         """The answer's bytes."""
         asked = f"{path}?{urllib.parse.urlencode({'namespace': self._namespace, **query})}"
-        connection = http.client.HTTPConnection(*self._address, timeout=API_TIMEOUT_S)
+        connection = http.client.HTTPConnection(*self.address, timeout=API_TIMEOUT_S)
         try:
             connection.request(method, asked, None if body is None else json.dumps(body), self._headers)
             response = connection.getresponse()
             answer = response.read()
         except (OSError, http.client.HTTPException) as error:
-            raise LepaError("timeout", f"{method} {path}: nobody answers at {self._address}: {error}") from error
+            raise LepaError("timeout", f"{method} {path}: nobody answers at {self.address}: {error}") from error
         finally:
             connection.close()
         if response.status != 200:
@@ -232,7 +234,17 @@ class JobsContainerManager:
         return sum(group["Count"] for group in job["TaskGroups"]) if job else 0
 
     def set_num_replicas(self, name: str, version: str, input_type: str, image: str, num_replicas: int) -> None:
-        self.deploy_model(name, version, input_type, image, num_replicas)
+        """Only the count changes: what else the job says is kept, whoever has submitted it."""
+        job = self._api.job(self.plan.model_job(name, version))
+        if job is None:
+            self.deploy_model(name, version, input_type, image, num_replicas)
+            return
+        job["TaskGroups"][0]["Count"] = num_replicas
+        self._api.submit(job)
+
+    def ensure_autoscaler(self) -> None:
+        if self._api.job(self.plan.autoscaler_job) is None:
+            self._api.submit(autoscaler_job(self.plan, str(self._api.address), self._api.token))
 
     def trouble(self, name: str, version: str) -> str:
         """Said once every allocation has failed: the orchestrator itself tries a failed one again."""

@@ -10,6 +10,7 @@ Nobody watches the processes: one that dies stays dead until `set_num_replicas` 
 pid and start time, so that a pid that was given away is never signalled.
 """
 
+import fcntl
 import os
 import shutil
 import signal
@@ -23,6 +24,7 @@ from pathlib import Path
 import msgspec
 import psutil
 from msgspec import Struct
+from msgspec.structs import replace
 
 from lepa.model.errors import LepaError, conflict, not_found
 from lepa.serving.addresses import Address
@@ -39,6 +41,7 @@ MANAGEMENT = "management"
 QUERY = "query"
 MODEL = "model"
 WARM = "warm"
+AUTOSCALER = "autoscaler"
 SOCKET_PATH_MAX = 107
 """Bytes of the path of a Unix socket, as the kernel takes them."""
 
@@ -186,9 +189,7 @@ class LocalContainerManager:
             path.unlink(missing_ok=True)
             server = self._start(WARM, ["lepa.serving.warm_server", "--socket", str(path)], {})
             self._wait(server, path.exists)
-        cluster = self._read()
-        log = self._directory / "logs" / f"{MODEL}-{cluster.next_log}.log"
-        log.touch()
+        log = self._new_log(MODEL)
         pid = fork_model(path, {**os.environ, **environment}, log, framework)
         self._remember(LocalProcess(MODEL, pid, _started(pid), str(log), key))
 
@@ -216,11 +217,15 @@ class LocalContainerManager:
         logs = sorted((self._directory / "logs").glob("*.log"))
         return [Path(shutil.copy(log, logging_dir / log.name)) for log in logs]
 
+    def ensure_autoscaler(self) -> None:
+        if not any(process.part == AUTOSCALER and self._alive(process) for process in self._read().processes):
+            options = ["--data", str(self._directory.parent), "--cluster", self.cluster_name]
+            self._start(AUTOSCALER, ["lepa.serving.autoscaler", *options], {})
+
     # Processes
 
     def _start(self, part: str, module: list[str], environment: dict[str, str], model: str = "") -> LocalProcess:
-        cluster = self._read()
-        log = self._directory / "logs" / f"{part}-{cluster.next_log}.log"
+        log = self._new_log(part)
         with log.open("wb") as output:
             child = subprocess.Popen(
                 [sys.executable, "-m", *module],
@@ -235,9 +240,14 @@ class LocalContainerManager:
         self._remember(process)
         return process
 
+    def _new_log(self, part: str) -> Path:
+        number = self._update(lambda cluster: replace(cluster, next_log=cluster.next_log + 1)).next_log - 1
+        log = self._directory / "logs" / f"{part}-{number}.log"
+        log.touch()
+        return log
+
     def _remember(self, process: LocalProcess) -> None:
-        cluster = self._read()
-        self._change(processes=(*cluster.processes, process), next_log=cluster.next_log + 1)
+        self._update(lambda cluster: replace(cluster, processes=(*cluster.processes, process)))
 
     def _wait(self, process: LocalProcess, ready: Callable[[], bool]) -> None:
         """Return when `ready`; raise with the end of the log when the process ended or it took too long."""
@@ -266,7 +276,7 @@ class LocalContainerManager:
             time.sleep(POLL_S)
         self._signal(running, signal.SIGKILL)
         stopped = {process.pid for process in processes}
-        self._change(processes=tuple(p for p in self._read().processes if p.pid not in stopped))
+        self._update(lambda c: replace(c, processes=tuple(p for p in c.processes if p.pid not in stopped)))
 
     def _signal(self, processes: list[LocalProcess], number: int) -> None:
         for process in processes:
@@ -292,7 +302,16 @@ class LocalContainerManager:
         draft.rename(self._directory / "cluster.json")
 
     def _change(self, **changes: object) -> None:
-        self._write(msgspec.structs.replace(self._read(), **changes))
+        self._update(lambda cluster: replace(cluster, **changes))
+
+    def _update(self, change: Callable[[LocalCluster], LocalCluster]) -> LocalCluster:
+        """Read, change and write the file while no other process does; returns what was written."""
+        self._directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with (self._directory / "cluster.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            cluster = change(self._read())
+            self._write(cluster)
+        return cluster
 
 
 def _started(pid: int) -> float:

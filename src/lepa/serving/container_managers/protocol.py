@@ -41,6 +41,9 @@ class ContainerManager(Protocol):
     def set_num_replicas(self, name: str, version: str, input_type: str, image: str, num_replicas: int) -> None:
         """Start or stop containers until there are that many."""
 
+    def ensure_autoscaler(self) -> None:
+        """Start what lets replicas follow the load, where it does not run."""
+
     def get_logs(self, logging_dir: Path) -> list[Path]:
         """Write the logs of every part into a directory; returns the files."""
 

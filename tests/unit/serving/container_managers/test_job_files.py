@@ -9,6 +9,7 @@ from lepa.serving.container_managers.job_files import (
     CLUSTER_META,
     ClusterPlan,
     PartResources,
+    autoscaler_job,
     management_job,
     model_job,
     query_frontend_job,
@@ -31,6 +32,7 @@ def jobs() -> list[dict[str, Any]]:
         management_job(PLAN),
         query_frontend_job(PLAN, options, ("urlprefix-/",), ()),
         model_job(PLAN, "big", "1", "doubles", "archive:big:1:ab", 3, RPC),
+        autoscaler_job(PLAN, "127.0.0.1:4646", "secret"),
     ]
 
 
@@ -41,7 +43,12 @@ def test_a_job_is_valid(job: dict[str, Any]) -> None:
 
 
 def test_everything_of_a_cluster_is_found_by_its_prefix_and_meta() -> None:
-    assert [job["ID"] for job in jobs()] == ["clipper-c-mgmt", "clipper-c-query-frontend", "clipper-c-model-big-1"]
+    assert [job["ID"] for job in jobs()] == [
+        "clipper-c-mgmt",
+        "clipper-c-query-frontend",
+        "clipper-c-model-big-1",
+        "clipper-c-autoscaler",
+    ]
     assert {job["Meta"][CLUSTER_META] for job in jobs()} == {"c"}
 
 

@@ -1,0 +1,80 @@
+"""lepa.serving.autoscaler"""
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from lepa.serving import autoscaler as module
+from lepa.serving.addresses import Address
+from lepa.serving.autoscale import Autoscale
+from lepa.serving.autoscaler import Autoscaler
+from lepa.serving.records import ModelVersion, Registry, add_model, set_autoscale
+
+
+class Manager:
+    """Counts replicas, and answers for both frontends."""
+
+    def __init__(self) -> None:
+        self.replicas = 1
+        self.busy_s = 0.0
+        self.predictions = 0
+        registry = add_model(Registry(), ModelVersion("m", "1", "ints", container_name="image"))
+        self.registry = set_autoscale(registry, "m", Autoscale(busy_target=0.5, down_after_s=0.0))
+
+    def get_admin_addr(self) -> Address:
+        return Address("admin", 1)
+
+    get_metric_addr = get_admin_addr
+
+    def get_num_replicas(self, name: str, version: str) -> int:
+        return self.replicas
+
+    def set_num_replicas(self, name: str, version: str, input_type: str, image: str, num_replicas: int) -> None:
+        assert (name, version, input_type, image) == ("m", "1", "integers", "image")
+        self.replicas = num_replicas
+
+    def answer(self, address: Address, method: str, path: str) -> Any:
+        if path == "/admin/registry":
+            return msgspec.to_builtins(self.registry)
+        model = {"model": "m", "version": "1", "busy_s": self.busy_s, "queued": 0}
+        return {"models": [model], "applications": [{"predictions": self.predictions, "arms": ["m:1"]}]}
+
+
+@pytest.fixture
+def scaled(monkeypatch: pytest.MonkeyPatch) -> tuple[Manager, Callable[[float, float, int], int]]:
+    manager = Manager()
+    monkeypatch.setattr(module, "call", manager.answer)
+    now = [0.0]
+    made = Autoscaler(manager, lambda: now[0])  # type: ignore[arg-type]
+    made.look()
+
+    def after(seconds: float, busy_s: float, predictions: int) -> int:
+        now[0] += seconds
+        manager.busy_s += busy_s
+        manager.predictions += predictions
+        made.look()
+        return manager.replicas
+
+    return manager, after
+
+
+def test_replicas_follow_the_difference_of_two_looks(scaled: Any) -> None:
+    _, after = scaled
+    assert after(1.0, 0.9, 10) == 2
+    assert after(1.0, 1.9, 10) == 4
+    assert after(1.0, 0.2, 10) == 1
+
+
+def test_counters_that_begin_anew_are_no_load(scaled: Any) -> None:
+    manager, after = scaled
+    assert after(1.0, 0.9, 10) == 2
+    manager.busy_s = manager.predictions = 0
+    assert after(1.0, 0.0, 0) == 1
+
+
+def test_a_model_that_is_not_scaled_is_left_alone(scaled: Any) -> None:
+    manager, after = scaled
+    manager.registry = set_autoscale(manager.registry, "m", None)
+    assert after(1.0, 5.0, 10) == 1
