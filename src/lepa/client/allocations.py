@@ -36,6 +36,8 @@ log = logging.getLogger(__name__)
 RETRY_S = 1.0
 FOLLOW_S = WAIT_MAX_NS / SECOND * 1.2
 DISCONNECT_LOOK_S = 1.0
+UNKNOWN = "unknown"
+"""What servers call an allocation whose node they have not heard of: it has to be told again how it is."""
 
 
 class Allocations:
@@ -144,6 +146,8 @@ class Allocations:
         return len(fetched) == len(orders.fetch)
 
     def _update(self, runner: AllocRunner, alloc: Allocation) -> None:
+        if alloc.client_status == UNKNOWN:
+            self.reports.doubt(alloc.id)
         try:
             runner.update(alloc)
         except LepaError as error:

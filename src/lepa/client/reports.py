@@ -28,6 +28,7 @@ class Reports:
         self._news: dict[str, None] = {}
         self._has_news = asyncio.Event()
         self._told: dict[str, Allocation] = {}
+        self._doubted: set[str] = set()
 
     def note(self, alloc_id: str) -> None:
         """An allocation may differ from what the servers know."""
@@ -37,6 +38,11 @@ class Reports:
     def is_known(self, alloc_id: str) -> bool:
         """Whether the servers know the allocation as it is now."""
         return self._present(alloc_id) == self._told.get(alloc_id)
+
+    def doubt(self, alloc_id: str) -> None:
+        """The servers gave up what they had been told of an allocation; what is being told now may come before that."""
+        self._told.pop(alloc_id, None)
+        self._doubted.add(alloc_id)
 
     def forget(self, alloc_id: str) -> None:
         """An allocation is gone from this node."""
@@ -68,10 +74,11 @@ class Reports:
         update = NodeAllocationUpdatesRequest(
             node_id=self._link.node.id, secret_id=self._link.node.secret_id, allocations=tuple(allocations)
         )
+        self._doubted.clear()
         try:
             await self._link.call(m.NODE_UPDATE_ALLOCATIONS, update)
         except LepaError as error:
             log.warning("allocations could not be reported count=%d error=%s", len(allocations), error.message)
             return False
-        self._told |= {alloc.id: alloc for alloc in allocations}
+        self._told |= {alloc.id: alloc for alloc in allocations if alloc.id not in self._doubted}
         return True

@@ -46,6 +46,16 @@ async def test_an_end_that_the_servers_do_not_know_is_kept(client: Client, serve
     assert not client.has_allocation(alloc.id)
 
 
+async def test_an_allocation_that_the_servers_call_unknown_is_told_again(client: Client, servers: Servers) -> None:
+    job = make_job(groups=(make_group(tasks=(make_task(config={"run_for": "1h"}),)),))
+    servers.place(alloc := placed(job))
+    await servers.status(alloc.id, "running")
+    for _ in range(2):
+        servers.reported.clear()
+        servers.change(alloc.id, client_status="unknown", client_description="its node is disconnected")
+        await servers.status(alloc.id, "running")
+
+
 async def test_only_allocations_that_make_room_are_waited_for(client: Client, servers: Servers) -> None:
     job = make_job(groups=(make_group(tasks=(make_task(config={"run_for": "1h", "kill_after": "1h"}),)),))
     running, stopping = placed(job, 1), placed(job, 2)

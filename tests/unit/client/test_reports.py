@@ -1,5 +1,6 @@
 """What the servers are told of allocations."""
 
+from collections.abc import Callable
 from typing import Any
 
 from tests.builders import make_alloc
@@ -19,6 +20,7 @@ class Told:
         self.present: dict[str, Allocation] = {}
         self.batches: list[list[str]] = []
         self.away = False
+        self.on_call: Callable[[], None] = lambda: None
         self.clock = ManualClock()
         link = ServerLink(self, self.clock, SeededRandom(1), lambda: None)
         link.registered.set()
@@ -28,6 +30,7 @@ class Told:
     async def call(self, method: Any, request: Any) -> Reply[Any]:
         if self.away:
             raise LepaError("no_leader", "away")
+        self.on_call()
         self.batches.append([alloc.id for alloc in request.allocations])
         return Reply(value=None)
 
@@ -85,3 +88,23 @@ async def test_an_allocation_that_is_gone_is_not_told_of() -> None:
         it.reports.forget("gone")
         await it.clock.advance(1.0)
         assert it.batches == []
+
+
+async def test_what_the_servers_gave_up_is_told_again_even_when_it_was_being_told() -> None:
+    async with Tasks("test") as tasks:
+        it = Told(tasks)
+        it.become("a", "running")
+        await it.clock.advance(1.0)
+        it.reports.doubt("a")
+        it.reports.note("a")
+        await it.clock.advance(1.0)
+        assert it.batches == [["a"], ["a"]]
+
+        it.on_call = lambda: it.reports.doubt("a")
+        it.become("a", "complete")
+        await it.clock.advance(1.0)
+        it.on_call = lambda: None
+        assert not it.reports.is_known("a")
+        it.reports.note("a")
+        await it.clock.advance(1.0)
+        assert it.batches == [["a"]] * 4
