@@ -28,6 +28,8 @@ from tests.e2e.agents import LEPA, START_S, STOP_S, Agent, eventually
 NETWORK = "10.77.0"
 ROUTER = f"{NETWORK}.254"
 MACHINES_MAX = 32
+CARDS = "02:4c:45:50:41"
+"""What the hardware addresses of machines begin with: a machine keeps its own when it is switched on again."""
 NOBODY = "02:00:00:00:00:00"
 """A hardware address that no machine has: frames to it get lost."""
 PORTS = {"http": 4646, "rpc": 4647, "serf": 4648, "dns": 8600}
@@ -37,11 +39,11 @@ SERVER: Mapping[str, Any] = {
         "enabled": True,
         "bootstrap_expect": 1,
         "min_heartbeat_ttl": "1s",
-        "heartbeat_grace": "1s",
-        "failover_heartbeat_ttl": "5s",
+        "heartbeat_grace": "4s",
+        "failover_heartbeat_ttl": "8s",
     }
 }
-"""A server without a node, which notices a silent node after two or three seconds."""
+"""A server without a node, which notices a silent node after five seconds: longer than an agent's restart takes."""
 
 
 def node_of(server: "ClusterAgent", **settings: Any) -> dict[str, Any]:
@@ -152,9 +154,11 @@ class Bed:
         finally:
             self._stack.close()
             left = self._sweep()
-        assert left == []
+        if left:
+            raise AssertionError(f"left behind: {left}")
         for agent in self.agents.values():
-            assert "Traceback" not in agent.log(), f"{agent.name}:\n{agent.log()}"
+            if "Traceback" in agent.log():
+                raise AssertionError(f"{agent.name}:\n{agent.log()}")
 
     # Machines
 
@@ -162,19 +166,20 @@ class Bed:
         """A new machine with a cable to the switch."""
         number = len(self.machines) + 1
         assert number <= MACHINES_MAX, f"a bed has at most {MACHINES_MAX} machines"
-        made = Machine(name, self.folder / name, f"{NETWORK}.{number}")
+        made = self.machines[name] = Machine(name, self.folder / name, f"{NETWORK}.{number}")
         self._stack.callback(made.end)
-        port = _port(made)
-        cable = ("type", "veth", "peer", "name", "eth0", "netns", made.pid)
-        subprocess.run(
-            ["ip", "link", "add", port, "netns", *map(str, (self._switch.pid, *cable))], check=True, timeout=10
-        )
-        self._switch.run("ip", "link", "set", port, "master", "bridge", "up")
-        made.run("ip", "address", "add", f"{made.address}/24", "dev", "eth0")
-        made.run("ip", "link", "set", "eth0", "up")
-        made.run("ip", "route", "add", "default", "via", ROUTER)
-        self.machines[name] = made
+        self._lay_cable(made)
         return made
+
+    def _lay_cable(self, machine: Machine) -> None:
+        port, card = _port(machine), f"{CARDS}:{int(machine.address.rpartition('.')[2]):02x}"
+        cable = ("type", "veth", "peer", "name", "eth0", "address", card)
+        ends = ("netns", self._switch.pid, *cable, "netns", machine.pid)
+        subprocess.run(["ip", "link", "add", port, *map(str, ends)], check=True, timeout=10)
+        self._switch.run("ip", "link", "set", port, "master", "bridge", "up")
+        machine.run("ip", "address", "add", f"{machine.address}/24", "dev", "eth0")
+        machine.run("ip", "link", "set", "eth0", "up")
+        machine.run("ip", "route", "add", "default", "via", ROUTER)
 
     def agent(self, name: str, settings: Mapping[str, Any], *, start: bool = True) -> ClusterAgent:
         """A new machine and its agent."""
@@ -204,6 +209,19 @@ class Bed:
             self.agents[source].machine.run(*_neighbour("delete", self.agents[target]))
         self._cuts.clear()
 
+    def power_off(self, agent: ClusterAgent) -> None:
+        """Switch a machine off: nothing on it says goodbye. Its disk is kept."""
+        agent.machine.end()
+        assert agent.process is not None
+        agent.process.wait(STOP_S)
+        agent.process = None
+
+    def boot(self, agent: ClusterAgent) -> None:
+        """Switch a machine on again, and start its agent."""
+        agent.machine.boot()
+        self._lay_cable(agent.machine)
+        agent.start()
+
     def unplug(self, agent: ClusterAgent) -> None:
         """Pull a machine's cable."""
         self._switch.run("ip", "link", "set", _port(agent.machine), "down")
@@ -220,7 +238,8 @@ class Bed:
         for agent in reversed(self.agents.values()):
             if agent.process is not None:
                 codes[agent.name] = agent.stop() if agent.process.poll() is None else agent.process.returncode
-        assert not any(codes.values()), codes
+        if any(codes.values()):
+            raise AssertionError(f"agents ended badly: {codes}")
 
     def _sweep(self) -> list[str]:
         """Remove the control groups of tasks that still ran; what else there is of the agents."""

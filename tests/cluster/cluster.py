@@ -6,6 +6,7 @@ exactly when an allocation says so.
 """
 
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -50,6 +51,8 @@ class Cluster:
         """Heal the network, start what was ended, let every node take work."""
         self.bed.heal()
         for agent in (self.server, *self.nodes.values()):
+            if not agent.machine.is_on:
+                self.bed.boot(agent)
             self.bed.plug(agent)
             if agent.process is None:
                 agent.start()
@@ -69,7 +72,8 @@ class Cluster:
         """Wait until nothing moves; then everything must be in order."""
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not self.disorder(), within_s)
-        assert self.disorder() == []
+        if disorder := self.disorder():
+            raise AssertionError("; ".join(disorder))
 
     def disorder(self) -> list[str]:
         """What is not as it should be at rest."""
@@ -110,13 +114,21 @@ class Cluster:
         pids = [(node.name, pid) for node in self.nodes.values() for pid in node.machine.pids()]
         return {(name, alloc_id) for name, pid in pids for alloc_id in _ids(pid)}
 
-    def pids(self, allocation: Mapping[str, Any]) -> list[int]:
-        """Processes of an allocation on its machine."""
-        return [pid for pid in self.where(allocation).machine.pids() if allocation["ID"] in _ids(pid)]
+    def first_process(self, allocation: Mapping[str, Any]) -> int:
+        """The oldest process of an allocation on its machine; 0 when there is none."""
+        pids = [pid for pid in self.where(allocation).machine.pids() if allocation["ID"] in _ids(pid)]
+        return min(pids, key=_started_at, default=0)
 
 
 def _wanted(alloc: Mapping[str, Any]) -> bool:
     return alloc["DesiredStatus"] == "run" and alloc["ClientStatus"] in LIVE
+
+
+def _started_at(pid: int) -> int:
+    """Clock ticks since the host's start; one that has ended meanwhile counts as new."""
+    with contextlib.suppress(OSError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+    return sys.maxsize
 
 
 def _ids(pid: int) -> list[str]:

@@ -39,11 +39,14 @@ class Machine:
         self.folder = folder
         self.address = address
         folder.mkdir(parents=True)
-        resolvers = folder / "resolv.conf"
-        resolvers.write_text("nameserver 127.0.0.1\n")
+        (folder / "resolv.conf").write_text("nameserver 127.0.0.1\n")
+        self.boot()
+
+    def boot(self) -> None:
+        """Switch the machine on; it has no cable yet."""
         hold = (
-            f"ip link set lo up && hostname {name} && mount --bind {resolvers} /etc/resolv.conf && echo ready"
-            f" && exec env --ignore-signal=CHLD sleep {LIFE_S}"
+            f"ip link set lo up && hostname {self.name} && mount --bind {self.folder}/resolv.conf /etc/resolv.conf"
+            f" && echo ready && exec env --ignore-signal=CHLD sleep {LIFE_S}"
         )
         self._holder = subprocess.Popen(
             ["setpriv", "--pdeathsig", "KILL", "unshare", *KINDS, *HOLDING, "sh", "-c", hold],
@@ -57,6 +60,11 @@ class Machine:
             self.end()
             raise RuntimeError(f"this host lets the test bed make no namespaces: {said.strip()}")
         (self.pid,) = children(self._holder.pid)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether the machine has not been switched off."""
+        return self._holder.poll() is None
 
     def command(self, *words: object) -> list[str]:
         """The command that runs `words` on this machine."""
