@@ -52,10 +52,10 @@ def test_broken_hcl_is_told_with_places(agent: Agent) -> None:
 
 
 def test_unknown_attributes_are_told_all_at_once_with_the_nearest_known_one(agent: Agent) -> None:
-    text = (
-        'job "web" {\n  datacentres = ["a"]\n  group "g" {\n    cuont = 1\n    task "t" {\n      drivr = "x"\n    } } }'
-    )
-    answer = agent.request("PUT", "/v1/jobs/parse", {"JobHCL": text})
+    lines = (
+        'job "web" {', 'datacentres = ["a"]', 'group "g" {', "cuont = 1", 'task "t" {', 'drivr = "x"', "}", "}", "}",
+    )  # fmt: skip
+    answer = agent.request("PUT", "/v1/jobs/parse", {"JobHCL": "\n".join(lines)})
     assert answer.status == 400
     for place, nearest in (("input.hcl:2,", "datacenters"), ("input.hcl:4,", "count"), ("input.hcl:6,", "driver")):
         assert place in answer.text

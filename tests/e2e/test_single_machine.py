@@ -556,7 +556,7 @@ def test_garbage_collection_forgets_ended_things_and_their_files(agent: Agent) -
     eventually(lambda: not (agent.data / "alloc" / stub["ID"]).exists())
     assert agent.request("GET", f"/v1/client/fs/ls/{stub['ID']}").status == 404
     query = {"task": "main", "type": "stdout"}
-    assert agent.request("GET", f"/v1/client/fs/logs/{stub['ID']}", query=query).status == 404
+    eventually(lambda: agent.request("GET", f"/v1/client/fs/logs/{stub['ID']}", query=query).status == 404)
     assert (agent.data / "alloc" / kept["ID"]).exists()
     agent.running("alive")
 
