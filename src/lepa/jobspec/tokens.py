@@ -28,11 +28,12 @@ END = "end"
 NESTING_MAX = 40
 """Brackets, blocks, operators and templates inside each other; also keeps the parser far from Python's own limit."""
 
+# The repetition of <quoted> is not possessive: before Python 3.11.5 a possessive group with a lookahead matches wrongly.
 _TOKEN = re.compile(
     r"""[ \t]*+(?:
     (?P<newline>\r?\n)
   | (?P<identifier>[^\W\d][\w-]*)
-  | (?P<quoted>"(?:[^"\\$%\r\n]++|\\[^\r\n]|\$\$\{|%%\{|[$%](?!\{))*+")
+  | (?P<quoted>"(?:[^"\\$%\r\n]++|\\[^\r\n]|\$\$\{|%%\{|[$%](?!\{))*")
   | (?P<open_quote>")
   | (?P<number>[0-9]+(?:\.[0-9]+)*(?:[eE][-+]?[0-9]+)?)
   | (?P<comment>\#[^\n]*|//[^\n]*|/\*(?s:.*?)\*/)
