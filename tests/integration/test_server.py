@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
-from tests.builders import make_group, make_job, make_node, make_update
+from tests.builders import make_group, make_job, make_node, make_task, make_update
 from tests.integration.server_cluster import Cluster, FakeNode, cluster, completes, fails
 
 from lepa.kit.durations import SECOND
@@ -463,6 +463,18 @@ async def test_a_killed_server_is_followed_by_one_that_knows_all_that_was_acknow
             job_id = f"job-{number}"
             await c.until(lambda job_id=job_id: c.statuses(job_id) == [("run", "running")], job_id)  # type: ignore[misc]
     await store.close()
+
+
+async def test_many_jobs_at_once_fill_the_cluster_to_the_last_place() -> None:
+    async with cluster() as c:
+        for number in range(20):
+            node = make_node(f"node-{number}", cpu=1_000, secret_id="s")
+            await c.caller.call(m.NODE_REGISTER, r.NodeRegisterRequest(node=node))
+        half = make_group(tasks=(make_task(cpu=500),))
+        jobs = [make_job(f"job-{number}", type="batch", groups=(half,)) for number in range(40)]
+        await asyncio.gather(*(c.register(job) for job in jobs))
+        await c.until(lambda: all(c.allocations(job.id) for job in jobs), "an allocation of each job")
+        assert all(e.triggered_by == "job-register" for e in c.server.replica.snapshot.evaluations())
 
 
 async def test_a_new_server_finds_the_jobs_whose_evaluations_died_with_the_old_one() -> None:

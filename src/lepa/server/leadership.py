@@ -26,7 +26,7 @@ from lepa.server.eval_feed import EvalFeed
 from lepa.server.loops import carry_out, run_decider
 from lepa.server.plan_applier import PlanApplier
 from lepa.server.settings import ServerSettings
-from lepa.server.worker import AT_ONCE, Worker
+from lepa.server.worker import AT_ONCE, Turns, Worker
 from lepa.server.writer import REPLICA_WAIT_S, Writer
 from lepa.state.commands import garbage as garbage_commands
 from lepa.state.commands.draft import Draft
@@ -83,9 +83,19 @@ class Leading:
 
     def _start(self) -> None:
         p = self._parts
+        turns = Turns(p.settings.workers)
         for number in range(p.settings.workers):
             worker = Worker(
-                p.replica, self.feed, self.applier, p.writer, p.clock, p.random, p.metrics, p.settings.scheduler_types
+                p.replica,
+                self.feed,
+                self.applier,
+                p.writer,
+                p.clock,
+                p.random,
+                p.metrics,
+                p.settings.scheduler_types,
+                turns,
+                number,
             )
             for _ in range(AT_ONCE):
                 self._tasks.start(f"worker-{number}", worker.run())

@@ -7,7 +7,8 @@ written together with the plan, so that it is never done without its plan, nor i
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Final
 
@@ -36,6 +37,25 @@ AT_ONCE: Final = 8
 log = logging.getLogger(__name__)
 
 
+class Turns:
+    """When evaluations are scheduled: one at a time by each worker, or by one worker alone.
+
+    Two that are scheduled at the same time know nothing of each other and may choose the same room; then one of their
+    plans is refused. Its second try is made alone, so that it is not refused for that again.
+    """
+
+    def __init__(self, workers: int) -> None:
+        self._locks = [asyncio.Lock() for _ in range(workers)]
+
+    @asynccontextmanager
+    async def take(self, worker: int, *, alone: bool) -> AsyncIterator[None]:
+        """The turn of a worker (counted from 0). Locks are taken in one order, so that nobody waits in a circle."""
+        async with AsyncExitStack() as stack:
+            for lock in self._locks if alone else self._locks[worker : worker + 1]:
+                await stack.enter_async_context(lock)
+            yield
+
+
 class Worker:
     """One worker of a leading server."""
 
@@ -49,7 +69,10 @@ class Worker:
         random: Random,
         metrics: Metrics,
         types: Sequence[str],
+        turns: Turns,
+        number: int = 0,
     ) -> None:
+        """number: of this worker among those that share the turns."""
         self._replica = replica
         self._feed = feed
         self._applier = applier
@@ -59,7 +82,8 @@ class Worker:
         self._metrics = metrics
         self._types = types
         self._columns = NodeColumns()
-        self._turn = asyncio.Lock()
+        self._turns = turns
+        self._number = number
 
     async def run(self) -> None:
         """Process evaluations one after the other, until cancelled.
@@ -87,9 +111,10 @@ class Worker:
         evaluation = snapshot.evaluation(delivery.evaluation.id)
         if evaluation is None or evaluation.status in TERMINAL_EVALUATION_STATUSES:
             return snapshot.index
-        left = attempts_max(evaluation)
+        left, again = attempts_max(evaluation), False
         while left > 0:
-            outcome = await self._schedule(evaluation)
+            outcome = await self._schedule(evaluation, alone=again)
+            again = True
             if outcome.plan.empty:
                 return await self._end(outcome)
             result = await self._applier.submit(
@@ -106,9 +131,9 @@ class Worker:
         now_ns = self._clock.now_ns()
         return await self._end(give_up(evaluation, snapshot, now_ns=now_ns, new_id=self._random.uuid))
 
-    async def _schedule(self, evaluation: Evaluation) -> Outcome:
+    async def _schedule(self, evaluation: Evaluation, *, alone: bool) -> Outcome:
         """On the newest snapshot, with what other plans are about to place."""
-        async with self._turn:
+        async with self._turns.take(self._number, alone=alone):
             started = self._clock.now()
             outcome = await asyncio.to_thread(
                 process_ahead,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from tests.builders import make_job, make_node
-from tests.clocks import ManualClock
+from tests.clocks import ManualClock, settle
 
 from lepa.kit.sources import SeededRandom
 from lepa.kit.tasks import Tasks
@@ -16,7 +16,7 @@ from lepa.model.evaluation import Evaluation
 from lepa.model.plan import Plan, PlanResult
 from lepa.server.eval_broker import Delivery
 from lepa.server.plan_applier import Command
-from lepa.server.worker import Worker
+from lepa.server.worker import Turns, Worker
 from lepa.server.writer import Writer
 from lepa.state.commands.jobs import register_job
 from lepa.state.commands.nodes import register_node
@@ -79,7 +79,7 @@ async def work(answer: PlanResult | Exception) -> tuple[str, Applier, Replica, s
         evaluation = (await writer.write(lambda draft: register_job(draft, make_job()))).value.evaluation
         assert evaluation is not None
         feed = Feed(evaluation)
-        worker = Worker(replica, feed, applier, writer, clock, SeededRandom(2), Metrics(), ("service",))  # type: ignore[arg-type]
+        worker = Worker(replica, feed, applier, writer, clock, SeededRandom(2), Metrics(), ("service",), Turns(1))  # type: ignore[arg-type]
         tasks.start("work", worker.run())
         async with asyncio.timeout(5):
             ended = await feed.ended
@@ -113,3 +113,27 @@ async def test_what_goes_wrong_is_given_back(error: Exception) -> None:
     evaluation = replica.snapshot.evaluation(eval_id)
     assert evaluation is not None
     assert (ended, evaluation.status) == ("nack", "pending")
+
+
+async def test_workers_take_turns_beside_each_other_or_alone() -> None:
+    turns, told, go = Turns(2), [], asyncio.Event()
+
+    async def schedule(name: str, worker: int, *, alone: bool) -> None:
+        async with turns.take(worker, alone=alone):
+            told.append(f"{name} begins")
+            await go.wait()
+            await settle()
+            told.append(f"{name} ends")
+
+    async with asyncio.timeout(5), Tasks("test") as tasks:
+        running = [
+            tasks.start(name, schedule(name, worker, alone=alone))
+            for name, worker, alone in (("a", 0, False), ("b", 1, False), ("c", 0, True), ("d", 1, False))
+        ]
+        await settle()
+        assert told == ["a begins", "b begins"]
+        go.set()
+        await asyncio.gather(*running)
+    alone = told.index("c begins")
+    assert told[alone + 1] == "c ends"
+    assert set(told) == {f"{name} {what}" for name in "abcd" for what in ("begins", "ends")}
