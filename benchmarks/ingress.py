@@ -77,7 +77,9 @@ def serve(ports: list[int], web: int, iperf: int) -> None:
     plane = Plane(settings, SystemClock())
     plane.start()
     rows = [
-        Instance(id="web", service="web", address=HOST, port=web, tags=("urlprefix-/", f"urlprefix-:{ports[1]} proto=tcp")),
+        Instance(
+            id="web", service="web", address=HOST, port=web, tags=("urlprefix-/", f"urlprefix-:{ports[1]} proto=tcp")
+        ),
         Instance(id="bulk", service="bulk", address=HOST, port=iperf, tags=(f"urlprefix-:{ports[2]} proto=tcp",)),
     ]
     plane.publish(RouteTable.build(ServiceTable.build(rows, [], 1), settings.rules()))

@@ -183,3 +183,15 @@ def test_killed_supervisor_is_replaced_and_its_tasks_go_on(folder: Path) -> None
             assert all(later == earlier + 1 for earlier, later in pairwise(found))
         agent.purge("orphans")
         eventually(lambda: not any(Path(f"/proc/{pid}").exists() for pid in pids.values()))
+
+
+def test_tasks_of_a_node_that_lost_its_state_do_not_run_on_unseen(folder: Path) -> None:
+    with running(folder, dev=False) as agent:
+        agent.run(shell_job("lonely", COUNTING))
+        [stub] = agent.running("lonely")
+        pid = pid_of(agent, stub["ID"])
+        agent.kill9()
+        for file in (folder / "data" / "client").glob("state.db*"):
+            file.unlink()
+        agent.start()
+        eventually(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes())

@@ -160,7 +160,12 @@ class Agent:
         drivers = build_drivers(host, wanted.plugins)
         fingerprint = Fingerprint(wanted, self._clock)
         client = Client(wanted, caller, drivers, fingerprint, self._clock, self._random, self._metrics)
-        return await self._stack.enter_async_context(client)
+        running = {task.id for task in await supervisor.list_tasks()}
+        await self._stack.enter_async_context(client)
+        for task_id in running - client.task_ids():
+            log.warning("task ended: it runs, but this node does not know it any more task_id=%s", task_id)
+            await supervisor.forget(task_id)
+        return client
 
     async def _leave_supervisor(self, supervisor: Supervisor) -> None:
         """An agent for development takes its tasks with it; any other leaves them running."""

@@ -137,6 +137,7 @@ class Client(Section, frozen=True):
     max_kill_timeout: str = "30s"
     gc_interval: str = "1m"
     gc_max_allocs: int = 50
+    gc_disk_usage_threshold: float = 80.0
     node_max_allocs: int = 0
     cloud_metadata_url: str = ""
     host_volume: dict[str, HostVolume] = {}
@@ -262,7 +263,14 @@ class Config(Section, frozen=True):
     syslog_facility: str = "LOCAL0"
 
 
-IGNORED = ("consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "log_file", "plugin_dir")
+IGNORED = (
+    "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "log_file", "plugin_dir",
+    "leave_on_interrupt", "leave_on_terminate", "server.default_scheduler_config", "server.search",
+    "server.start_join", "server.job_default_priority", "client.default_ineligible", "client.chroot_env",
+    "client.template", "client.artifact", "client.drain_on_shutdown", "client.disk_free_mb", "client.cni_config_dir",
+    "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.publish_allocation_metrics",
+    "telemetry.publish_node_metrics", "telemetry.collection_interval", "telemetry.disable_hostname",
+)  # fmt: skip
 """Settings that are taken and have no effect here."""
 
 
@@ -286,8 +294,16 @@ def build(raw: dict[str, Any]) -> Loaded:
     except msgspec.ValidationError as error:
         raise invalid(f"configuration: {_explained(error)}") from error
     _check(config)
-    warnings = [f'"{key}" has no effect in this version' for key in IGNORED if raw.get(key)]
+    warnings = [f'"{key}" has no effect in this version' for key in IGNORED if _given(raw, key)]
     return Loaded(config, tuple(warnings))
+
+
+def _given(raw: dict[str, Any], key: str) -> bool:
+    """Whether the configuration says something else than nothing about a dotted key."""
+    value: Any = raw
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, dict) else None
+    return bool(value)
 
 
 def _explained(error: msgspec.ValidationError) -> str:

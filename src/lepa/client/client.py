@@ -117,6 +117,11 @@ class Client:
         """Where allocations have their directories."""
         return self._allocations.root
 
+    def task_ids(self) -> set[str]:
+        """What drivers know this node's tasks by."""
+        runners = [task for alloc in self._allocations.runners.values() for task in alloc.runners.values()]
+        return {task.task_id for task in runners if task.task_id}
+
     def counts(self) -> dict[str, int]:
         """Allocations by client status."""
         found: dict[str, int] = {}

@@ -112,6 +112,11 @@ class TaskRunner:
         return self.place.task
 
     @property
+    def task_id(self) -> str:
+        """What its driver knows it by; "" when nothing is to be found there."""
+        return self._record.task_id
+
+    @property
     def resumable(self) -> bool:
         """Whether an earlier agent left something to take up or to remove."""
         return bool(self._record.task_id)

@@ -28,7 +28,7 @@ END = "end"
 NESTING_MAX = 40
 """Brackets, blocks, operators and templates inside each other; also keeps the parser far from Python's own limit."""
 
-# The repetition of <quoted> is not possessive: before Python 3.11.5 a possessive group with a lookahead matches wrongly.
+# <quoted> does not repeat possessively: before Python 3.11.5 a possessive group with a lookahead matches wrongly.
 _TOKEN = re.compile(
     r"""[ \t]*+(?:
     (?P<newline>\r?\n)

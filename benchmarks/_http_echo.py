@@ -1,6 +1,6 @@
 """A bare HTTP server on uvloop and httptools that answers a constant JSON: what a prediction can at best cost here.
 
-python -m benchmarks.http_echo        prints its port
+python -m benchmarks._http_echo        prints its port
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A closed-loop HTTP load generator in one small process: `callers` connections, each sends again when it is answered.
 
-    python -m benchmarks.http_load PORT PATH CALLERS SECONDS
+    python -m benchmarks._http_load PORT PATH CALLERS SECONDS
 
 Every request carries another input, so no cache can answer. One epoll loop, no parsing beyond what the end of an answer
 needs; it prints JSON: answers, defaults (answers marked as default), errors, seconds, p50_ms, p99_ms.
@@ -19,7 +19,7 @@ _WARM_UP_SHARE = 0.25
 
 def measure(port: int, path: str, callers: int, seconds: float, width: int = 1) -> dict[str, Any]:
     """Run the generator in a process of its own and return what it prints. width: numbers in one input."""
-    command = [sys.executable, "-m", "benchmarks.http_load", str(port), path, str(callers), str(seconds), str(width)]
+    command = [sys.executable, "-m", "benchmarks._http_load", str(port), path, str(callers), str(seconds), str(width)]
     printed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     result: dict[str, Any] = json.loads(printed)
     return result
