@@ -21,7 +21,7 @@ from typing import Any, Self
 import aiohttp
 from msgspec.structs import replace
 
-from lepa.client import files, node_stats
+from lepa.client import files, node_stats, secrets_mount
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_runner import Hooks, NodeParts
 from lepa.client.allocations import Allocations
@@ -164,6 +164,8 @@ class Client:
             await driver.close()
         await self._http.close()
         await asyncio.to_thread(self._state.close)
+        if self._settings.exit_with_agent:
+            await asyncio.to_thread(secrets_mount.unmount_below, self._allocations.root)
 
     def _parts(self) -> NodeParts:
         return NodeParts(
