@@ -5,7 +5,7 @@ from lepa.server.settings import GarbageSettings, HeartbeatSettings, ServerSetti
 
 
 def server_settings(config: Config, rpc_address: str, version: str) -> ServerSettings:
-    """Settings of this agent's server. rpc_address: where others reach its internal port. version: what it says it is."""
+    """Settings of this agent's server. rpc_address: where others reach its port. version: what it says it is."""
     server = config.server
 
     def time(name: str) -> float:
