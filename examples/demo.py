@@ -136,9 +136,8 @@ def deploy_digits(address: str) -> Any:
     pixels, truth = load_digits(return_X_y=True)
     seen, unseen, seen_truth, unseen_truth = train_test_split(pixels / 16.0, truth, test_size=0.25, random_state=7)
     classifier = LogisticRegression(max_iter=200).fit(seen, seen_truth)
-    say(
-        f"  fitted on {len(seen)} digits; accuracy on {len(unseen)} others: {classifier.score(unseen, unseen_truth):.3f}"
-    )
+    accuracy = classifier.score(unseen, unseen_truth)
+    say(f"  fitted on {len(seen)} digits; accuracy on {len(unseen)} others: {accuracy:.3f}")
     connection = ClipperConnection(JobsContainerManager(address.removeprefix("http://"), cluster_name="demo"))
     connection.start_clipper()
     say(f"  query frontend at http://{connection.get_query_addr()}")
