@@ -1,8 +1,9 @@
-"""How fast is the ingress beside HAProxy doing the same, how much memory do many routes take, what does a new table cost?
+"""How fast is the ingress beside HAProxy doing the same, and what do many routes cost in memory and for a new table?
 
-HAProxy runs with one thread (`nbthread 1`), since the ingress has one. Both stand in front of the same servers: an HAProxy that
-answers 200 by itself for HTTP and connections, `iperf3` for bulk. The load comes from `wrk` and `iperf3`. The two take
-turns, so that other load on the machine meets both. Needs haproxy, wrk and iperf3 (Debian packages of these names).
+HAProxy runs with one thread (`nbthread 1`), since the ingress has one. Both stand in front of the same servers: an
+HAProxy that answers 200 by itself for HTTP and connections, `iperf3` for bulk. The load comes from `wrk` and `iperf3`.
+The two take turns, so that other load on the machine meets both. Needs haproxy, wrk and iperf3 (Debian packages of
+these names).
 
 Expected on two cores: `ingress.http_vs_haproxy` 0.9 or more; `ingress.tcp_bulk_vs_haproxy` 1.2 or more at
 `ingress.tcp_bulk_cpu_vs_haproxy` 0.5 or less (CPU seconds a gigabyte); `ingress.tcp_conn_vs_haproxy` 0.7 or more;
@@ -28,15 +29,17 @@ from threading import Event
 
 from benchmarks.harness import Figure
 from lepa.catalog.table import Instance, ServiceTable
+from lepa.ingress.__main__ import tune_interpreter
 from lepa.ingress.plane import Plane
 from lepa.ingress.routes import RouteTable, Rules
 from lepa.ingress.settings import IngressSettings
 from lepa.kit.sources import SystemClock
 
 HOST = "127.0.0.1"
-RUN_S = 3
-RUNS = 3
-CONNECTIONS = 32
+RUN_S = 1
+RUNS = 9
+"""Many short turns: other load on the machine comes and goes by the second."""
+CONNECTIONS = 64
 ROUTES = 50_000
 ROOT = Path(__file__).resolve().parent.parent
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -73,6 +76,7 @@ def run() -> list[Figure]:
 
 def serve(ports: list[int], web: int, iperf: int) -> None:
     """Carry traffic until standard input ends; says so on standard output when it has begun."""
+    tune_interpreter()
     settings = IngressSettings(address=HOST, http=ports[0], ui=0)
     plane = Plane(settings, SystemClock())
     plane.start()
@@ -91,6 +95,7 @@ def serve(ports: list[int], web: int, iperf: int) -> None:
 
 def hold_routes() -> None:
     """Build a table of ROUTES routes, serve it, swap it; prints resident megabytes and the longest stop of the loop."""
+    tune_interpreter()
     clock = SystemClock()
     plane = Plane(IngressSettings(address=HOST, http=_free_ports(1)[0], ui=0), clock)
     plane.start()

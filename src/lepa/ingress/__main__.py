@@ -35,8 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run until SIGINT or SIGTERM; the process's exit code. Never raises LepaError: says what is wrong."""
     parsed = parser().parse_args(arguments)
     handler = set_up_logging(parsed.log_level, as_json=parsed.log_json)
-    sys.setswitchinterval(SWITCH_S)
-    gc.set_threshold(*GC_THRESHOLDS)
+    tune_interpreter()
     _raise_file_limit()
     try:
         settings = settings_of(parsed)
@@ -47,6 +46,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     finally:
         handler.flush()
+
+
+def tune_interpreter() -> None:
+    """For a thread that answers at once beside one that builds large tables."""
+    sys.setswitchinterval(SWITCH_S)
+    gc.set_threshold(*GC_THRESHOLDS)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -72,11 +72,10 @@ class Exchange:
     def begin(self) -> None:
         """Find the route, answer what can be answered here, else go to a target."""
         request, client, traffic = self.request, self.client, self.traffic
-        settings = traffic.settings
-        if settings.redirect_https and not client.secure and settings.https:
+        if traffic.redirects and not client.secure:
             self._redirect_to_tls()
             return
-        route = traffic.table.match(request.host, request.path, tls=client.secure)
+        route = traffic.route_of(request, tls=client.secure)
         if route is None:
             self._no_route()
             return
@@ -243,9 +242,9 @@ class Exchange:
 
     def set_deadline(self) -> None:
         """Something has moved on: whoever is waited for now has its time again."""
-        settings, client = self.traffic.settings, self.client
+        traffic, client = self.traffic, self.client
         waits_for_target = not client.out and (self.request_framing.done or self.response is not None)
-        client.deadline = client.loop.now + (settings.response_s if waits_for_target else settings.idle_s)
+        client.deadline = traffic.loop.now + (traffic.response_s if waits_for_target else traffic.idle_s)
 
     # The answer's way
 
@@ -283,6 +282,11 @@ class Exchange:
                 response = self.traffic.memo.response(data[:end], self.request.method)
                 if response.status >= 200:
                     head = self._begin_answer(response)
+                    if response.body == len(data) - end:
+                        self._pass_back_whole(written + head + data[end:])
+                        return
+                    if response.body:
+                        self.response_framing = framing_of(response.body)
                     self._pass_back(written + head if written else head, data[end:])
                     return
                 if response.status == 101:
@@ -304,19 +308,22 @@ class Exchange:
 
     def _begin_answer(self, response: ResponseHead) -> bytes:
         """The head for the client. Raises BadHead."""
-        body = response.body
-        if body == CHUNKED and not self.request.minor:
+        body, minor = response.body, self.request.minor
+        if body == CHUNKED and not minor:
             raise BadHead(502, "it sent chunks to a client of HTTP/1.0")
         self.response = response
         self.status = response.status
-        if body:
-            self.response_framing = framing_of(body)
-            if body == UNTIL_CLOSE:
-                self.keep = False
-        if not self.keep or self.traffic.draining:
+        if not self.keep or body == UNTIL_CLOSE or self.traffic.draining:
             self.keep = False
             return response.closing
-        return response.kept if self.request.minor else response.written(b"Connection: keep-alive\r\n")
+        return response.kept if minor else response.written(b"Connection: keep-alive\r\n")
+
+    def _pass_back_whole(self, answer: bytes) -> None:
+        """An answer that came in one piece, as most do."""
+        self.sent = len(answer)
+        self.client.write(answer)
+        if not self.over:
+            self._complete(left_over=False)
 
     def _pass_back(self, head: bytes, data: bytes) -> None:
         """The head, if it has not been sent yet, and some of the body."""
@@ -463,7 +470,8 @@ class Exchange:
         target, traffic = self.target, self.traffic
         seconds = traffic.loop.now - self.started
         if target is not None:
-            traffic.counters.of(target.service).served(self.status, seconds, self.received, self.sent)
+            counters = traffic.counters.services.get(target.service) or traffic.counters.of(target.service)
+            counters.served(self.status, seconds, self.received, self.sent)
         if (access_log := traffic.access_log) is not None:
             access_log.note(self._logged(seconds))
 

@@ -12,7 +12,7 @@ import httptools
 from lepa.ingress.framing import CHUNKED, UNTIL_CLOSE
 from lepa.ingress.request_target import written_target
 from lepa.ingress.route_spec import Options
-from lepa.ingress.routes import plain_path
+from lepa.ingress.routes import Route, plain_path
 
 HEAD_MAX: Final = 32_768
 HEADERS_MAX: Final = 200
@@ -111,7 +111,7 @@ class RequestHead:
 
     __slots__ = (
         "_lines", "_wire", "_wired", "body", "forwarded", "host", "keep_alive", "may_repeat", "method", "minor", "path",
-        "special", "target", "upgrade",
+        "route", "routed", "special", "target", "upgrade",
     )  # fmt: skip
 
     def __init__(self, head: bytes) -> None:
@@ -131,6 +131,9 @@ class RequestHead:
         self.upgrade = _upgrade(special) if self.method == b"GET" and not self.body else b""
         self.forwarded = not FORWARDING.isdisjoint(special)
         self.may_repeat = self.method in IDEMPOTENT
+        self.route: Route | None = None
+        self.routed = 0
+        """For which table and side `route` was found; 0 for none."""
         self._wired: Options | None = None
         self._wire = b""
 

@@ -260,7 +260,7 @@ class ClientSession:
             if not self.out:
                 self._finish_writing()
             return
-        self.deadline = self.loop.now + self.traffic.settings.idle_s
+        self.deadline = self.loop.now + self.traffic.idle_s
         if self.inbound or self.readable:
             self.loop.again(self.advance)
 

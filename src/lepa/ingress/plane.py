@@ -313,8 +313,7 @@ class Plane:
         return ports.get((own, listener.port))
 
     def _swap(self, table: RouteTable) -> None:
-        self.traffic.table = table
-        self.traffic.knows_routes = True
+        self.traffic.swap(table)
         if self.traffic.draining:
             return
         self._fit_listeners(table)

@@ -130,11 +130,12 @@ class Route:
 class Paths:
     """The routes of one host."""
 
-    __slots__ = ("_exact", "_globs", "_lengths", "_lower", "_prefixes", "name", "port")
+    __slots__ = ("_exact", "_globs", "_lengths", "_lower", "_prefixes", "name", "port", "routes")
 
     def __init__(self, name: str, port: int, routes: Sequence[Route], matcher: Matcher) -> None:
         self.name = name
         self.port = port
+        self.routes = routes
         self._lower = matcher == "iprefix"
         self._globs: tuple[tuple[re.Pattern[str], Route], ...] = ()
         self._exact = {route.key.path: route for route in routes if route.key.exact}
@@ -163,25 +164,28 @@ class Paths:
 
 
 class HostIndex:
-    """Hosts with their routes."""
+    """Hosts with their routes. previous: an index whose hosts are taken over where their routes are the same."""
 
-    def __init__(self, routes: Iterable[Route], matcher: Matcher = "prefix") -> None:
+    def __init__(
+        self, routes: Iterable[Route], matcher: Matcher = "prefix", previous: "HostIndex | None" = None
+    ) -> None:
+        old = previous.by_host if previous is not None else {}
         grouped: dict[tuple[str, int], list[Route]] = {}
         for route in routes:
             name, port = split_host(route.key.host)
             grouped.setdefault((name, port), []).append(route)
-        self._exact: dict[tuple[str, int], Paths] = {}
         self._globs: dict[str, list[tuple[re.Pattern[str], Paths]]] = {}
+        self.by_host: dict[tuple[str, int], Paths] = {}
         for (name, port), group in grouped.items():
-            paths = Paths(name, port, group, matcher)
+            known = old.get((name, port))
+            paths = known if known is not None and known.routes == group else Paths(name, port, group, matcher)
+            self.by_host[name, port] = paths
             if is_glob(name) and ":" not in name:
                 self._globs.setdefault(literal_tail(name), []).append((compiled(name), paths))
-            else:
-                self._exact[name, port] = paths
         self._known: dict[tuple[str, int], tuple[Paths, ...]] = {}
 
     def __bool__(self) -> bool:
-        return bool(self._exact or self._globs)
+        return bool(self.by_host)
 
     def candidates(self, host: str, default_port: int) -> tuple[Paths, ...]:
         """Hosts that fit a Host header, most specific first, those for any host last."""
@@ -195,12 +199,12 @@ class HostIndex:
     def _search(self, host: str, default_port: int) -> tuple[Paths, ...]:
         name, port = split_host(host.lower().rstrip("."))
         name = name.rstrip(".")
-        fitting = [paths for key in ((name, 0), (name, port or default_port)) if (paths := self._exact.get(key))]
+        fitting = [paths for key in ((name, 0), (name, port or default_port)) if (paths := self.by_host.get(key))]
         if self._globs:
             fitting += self._fitting_globs(name, port or default_port)
         named = [paths for paths in fitting if paths.name]
         named.sort(key=lambda paths: (paths.name[::-1], paths.port), reverse=True)
-        return (*named, *(paths for key in (("", default_port), ("", 0)) if (paths := self._exact.get(key))))
+        return (*named, *(paths for key in (("", default_port), ("", 0)) if (paths := self.by_host.get(key))))
 
     def _fitting_globs(self, name: str, port: int) -> Iterator[Paths]:
         for start in range(len(name) + 1):
@@ -210,9 +214,16 @@ class HostIndex:
 
 
 class RouteTable:
-    """All routes at one index of the catalog."""
+    """All routes at one index of the catalog. previous: a table by the same rules, whose parts are taken over."""
 
-    def __init__(self, routes: Mapping[RouteKey, Route], notices: tuple[Notice, ...], rules: Rules, index: int) -> None:
+    def __init__(
+        self,
+        routes: Mapping[RouteKey, Route],
+        notices: tuple[Notice, ...],
+        rules: Rules,
+        index: int,
+        previous: "RouteTable | None" = None,
+    ) -> None:
         self.routes = routes
         self.notices = notices
         self.rules = rules
@@ -221,9 +232,14 @@ class RouteTable:
         for route in routes.values():
             by_kind[route.key.kind].append(route)
         web = by_kind[Kind.HTTP]
-        self._plain = HostIndex(_for_side(web, "http"), rules.matcher)
-        sided = any(route.key.side for route in web)
-        self._secure = HostIndex(_for_side(web, "https"), rules.matcher) if sided else self._plain
+        old: tuple[HostIndex | None, HostIndex | None] = previous.indexes if previous is not None else (None, None)
+        if any(route.key.side for route in web):
+            plain = HostIndex(_for_side(web, "http"), rules.matcher, old[0])
+            secure = HostIndex(_for_side(web, "https"), rules.matcher, old[1])
+        else:
+            plain = secure = HostIndex(web, rules.matcher, old[0])
+        self.indexes: tuple[HostIndex, HostIndex] = (plain, secure)
+        """Of HTTP routes for clients without and with TLS."""
         self.grpc = HostIndex(by_kind[Kind.GRPC], rules.matcher)
         self.sni = HostIndex(by_kind[Kind.SNI])
         self.ports = {(route.key.address, route.key.port): route for route in by_kind[Kind.TCP]}
@@ -250,7 +266,7 @@ class RouteTable:
                 members.setdefault(route_key, []).append(target)
         routes = {key: _shared(key, targets, old.routes.get(key)) for key, targets in members.items()}
         notices = tuple(sorted({notice for part in parts.values() for notice in part.notices}))
-        table = cls(routes, notices, rules, services.index)
+        table = cls(routes, notices, rules, services.index, old)
         table._parts, table._readings = parts, readings
         return table
 
@@ -259,8 +275,8 @@ class RouteTable:
 
         host: the Host header. path: without its query, as `plain_path` gives it.
         """
-        index, port = (self._secure, 443) if tls else (self._plain, 80)
-        return _first_with_targets(index.candidates(host, port), host, path, "https" if tls else "http")
+        port = 443 if tls else 80
+        return _first_with_targets(self.indexes[tls].candidates(host, port), host, path, "https" if tls else "http")
 
     def match_grpc(self, host: str) -> Route | None:
         """The route of an HTTP/2 connection to a host: its shortest path decides, as streams are not told apart."""

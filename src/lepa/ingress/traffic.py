@@ -6,9 +6,9 @@ from lepa.ingress.access_log import AccessLog
 from lepa.ingress.connector import Connector
 from lepa.ingress.counters import Counters
 from lepa.ingress.event_loop import EventLoop
-from lepa.ingress.heads import Memo
+from lepa.ingress.heads import Memo, RequestHead
 from lepa.ingress.picker import Picker
-from lepa.ingress.routes import RouteTable, Target
+from lepa.ingress.routes import Route, RouteTable, Target
 from lepa.ingress.settings import IngressSettings
 from lepa.ingress.tunnel import Pipes
 from lepa.ingress.upstreams import Upstreams
@@ -24,6 +24,11 @@ class Traffic:
     ) -> None:
         self.loop = loop
         self.settings = settings
+        self.idle_s = settings.idle_s
+        self.response_s = settings.response_s
+        self.redirects = settings.redirect_https and bool(settings.https)
+        self.serial = 1
+        """Tells tables apart."""
         self.table = RouteTable({}, (), settings.rules(), 0)
         self.picker = Picker(settings.strategy, seed)
         self.connector = Connector(loop, settings.connect_s)
@@ -36,6 +41,20 @@ class Traffic:
         """Whether a table has come."""
         self.open = 0
         self.access_log = access_log
+
+    def swap(self, table: RouteTable) -> None:
+        """Route by another table from now on."""
+        self.table = table
+        self.serial += 1
+        self.knows_routes = True
+
+    def route_of(self, request: RequestHead, *, tls: bool) -> Route | None:
+        """The route of a request. Heads are remembered, and each remembers its route for as long as the table stays."""
+        routed = 2 * self.serial + tls
+        if request.routed != routed:
+            request.route = self.table.match(request.host, request.path, tls=tls)
+            request.routed = routed
+        return request.route
 
     def refused(self, target: Target, reason: str) -> None:
         """A target took no connection, or ended it without a word."""

@@ -221,7 +221,7 @@ def test_the_memory_of_host_headers_is_bounded() -> None:
     routes = simple("*.example.com/", "/")
     for number in range(2 * HOSTS_REMEMBERED_MAX + 5):
         assert hit(routes, f"{number}.example.com") == "*.example.com/"
-    assert len(routes._plain._known) <= HOSTS_REMEMBERED_MAX
+    assert len(routes.indexes[0]._known) <= HOSTS_REMEMBERED_MAX
 
 
 @pytest.mark.parametrize(
