@@ -29,8 +29,8 @@ from typing import Any, NamedTuple
 
 import uvloop
 
-from benchmarks.harness import Figure
 from benchmarks._http_load import measure
+from benchmarks.harness import Figure
 from benchmarks.peers import environment, install
 from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.serving import deployers
@@ -175,8 +175,9 @@ def _mosec(python: Path, model: Path) -> Iterator[tuple[str, int, str]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     server = Path(__file__).parent / "peers" / "mosec_server.py"
-    command = [python, server, str(port), model]
-    process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, cwd=model)
+    command = [python, server, "--address", "127.0.0.1", "--port", str(port), "--log-level", "error"]
+    variables = {**environment(), "MODEL_DIRECTORY": str(model)}
+    process = subprocess.Popen(command, env=variables, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=model)
     try:
         _wait_for_port(port)
         yield "mosec", port, "/inference"

@@ -1,22 +1,16 @@
-"""A mosec server at its best settings: python mosec_server.py PORT MODEL_DIRECTORY
+"""A mosec server at its best settings; MODEL_DIRECTORY names the model, arguments are mosec's own.
 
 The model is a deployable directory of lepa, so that both serve the same function. Batches of up to 32, for which mosec
 waits 2 ms: the settings that served it best in a sweep.
 """
 
-import sys
+import os
+from pathlib import Path
 
-sys.argv, DIRECTORY = (
-    [sys.argv[0], "--port", sys.argv[1], "--address", "127.0.0.1", "--log-level", "error"],
-    sys.argv[2],
-)
+import numpy as np
+from mosec import Server, Worker
 
-from pathlib import Path  # noqa: E402
-
-import numpy as np  # noqa: E402
-from mosec import Server, Worker  # noqa: E402
-
-from lepa.serving.model_directory import load  # noqa: E402
+from lepa.serving.model_directory import load
 
 MAX_BATCH = 32
 MAX_WAIT_MS = 2
@@ -27,7 +21,7 @@ class Model(Worker):
 
     def __init__(self):
         super().__init__()
-        self.predict = load(Path(DIRECTORY))
+        self.predict = load(Path(os.environ["MODEL_DIRECTORY"]))
 
     def forward(self, data):
         return [{"output": float(output)} for output in self.predict(np.array([one["input"] for one in data]))]

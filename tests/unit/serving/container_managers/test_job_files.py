@@ -58,7 +58,7 @@ def test_services_have_the_names_that_others_look_up() -> None:
 
 
 def test_resources_ports_and_counts_are_the_plan() -> None:
-    management, query, model = (job["TaskGroups"][0] for job in jobs())
+    management, query, model, _ = (job["TaskGroups"][0] for job in jobs())
     assert (management["Count"], query["Count"], model["Count"]) == (1, 2, 3)
     assert query["Networks"][0] == {
         "Mode": "host",
