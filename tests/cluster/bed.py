@@ -211,6 +211,7 @@ class Bed:
 
     def power_off(self, agent: ClusterAgent) -> None:
         """Switch a machine off: nothing on it says goodbye. Its disk is kept."""
+        self._switch.run("ip", "link", "delete", _port(agent.machine))
         agent.machine.end()
         assert agent.process is not None
         agent.process.wait(STOP_S)

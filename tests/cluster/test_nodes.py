@@ -56,8 +56,9 @@ def srv(agent: ClusterAgent, name: str) -> set[tuple[str, int]]:
 
 
 def instances(agent: ClusterAgent, service: str) -> set[tuple[str, int]]:
-    """Addresses and ports of a service, as an agent's API tells them."""
-    return {(one["Address"], one["Port"]) for one in agent.get(f"/v1/service/{service}")}
+    """Addresses and ports of a service's healthy instances, as an agent's API tells them."""
+    found = agent.get(f"/v1/service/{service}")
+    return {(one["Address"], one["Port"]) for one in found if one["Status"] == "passing"}
 
 
 def ids(allocations: list[Any]) -> set[str]:
@@ -263,7 +264,7 @@ def test_work_of_a_machine_that_lost_its_power_is_replaced(here: Cluster) -> Non
 
 @pytest.mark.parametrize("end", ["stop", "kill9"])
 def test_a_restarted_agent_of_a_node_finds_its_tasks_again(here: Cluster, end: str) -> None:
-    here.server.run(on_each_node("attached"))
+    here.server.run(disconnecting("attached", Replace=False))  # however slowly the agent starts
     placed = here.running_by_node("attached", 3)
     (allocation,) = placed["two"]
     pid = here.first_process(allocation)
