@@ -443,3 +443,26 @@ def test_an_end_that_comes_with_the_connection_is_not_lost() -> None:
         for _ in range(200):
             with here.connect(port) as client:
                 assert read_all(client) == b"bye"
+
+
+def test_both_sides_are_probed_while_nothing_is_said() -> None:
+    port = free_port()
+    with serving(greeting(b"x")) as server, world() as here:
+        here.route(tcp(server, port))
+        with here.connect(port) as client:
+            assert client.recv(1) == b"x"
+            (connection,) = here.plane.tcp.connections
+            assert connection.tunnel is not None
+            legs = (connection.tunnel.client.sock, connection.tunnel.target.sock)
+            assert [leg.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for leg in legs] == [1, 1]
+            assert [leg.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for leg in legs] == [1, 1]
+
+
+def test_a_port_on_one_address_is_opened_there_alone() -> None:
+    port = free_port()
+    with serving(greeting(b"x")) as server, world() as here:
+        here.route(instance(server.port, f"urlprefix-127.0.0.2:{port} proto=tcp"))
+        with pytest.raises(ConnectionRefusedError):
+            here.connect(port)
+        with socket.create_connection(("127.0.0.2", port), 10) as client:
+            assert client.recv(1) == b"x"

@@ -42,6 +42,8 @@ class Logged(msgspec.Struct, frozen=True, gc=False, kw_only=True):
     size: int
     seconds: float
     upstream: str
+    upstream_scheme: str
+    upstream_target: str
     service: str
 
 
@@ -74,6 +76,9 @@ FIELDS: dict[str, Field] = {
     "upstream_addr": lambda r, _: r.upstream,
     "upstream_host": lambda r, _: r.upstream.rpartition(":")[0],
     "upstream_port": lambda r, _: r.upstream.rpartition(":")[2],
+    "upstream_request_scheme": lambda r, _: r.upstream_scheme,
+    "upstream_request_uri": lambda r, _: r.upstream_target,
+    "upstream_request_url": lambda r, _: f"{r.upstream_scheme}://{r.upstream}{r.upstream_target}",
     "upstream_service": lambda r, _: r.service,
 }
 """What a form may name after a dollar sign, besides header.NAME."""

@@ -15,6 +15,7 @@ from lepa.ingress.connector import Dial
 from lepa.ingress.framing import CHUNKED, NO_BODY, UNTIL_CLOSE, Framing, framing_of
 from lepa.ingress.heads import HEAD_MAX, BadHead, RequestHead, ResponseHead, answer
 from lepa.ingress.picker import TargetState
+from lepa.ingress.request_target import written_target
 from lepa.ingress.routes import Route, Target, location, split_host
 from lepa.ingress.tcp_proxy import ATTEMPTS_MAX
 from lepa.ingress.tunnel import Tunnel
@@ -489,5 +490,7 @@ class Exchange:
             size=self.sent,
             seconds=seconds,
             upstream=target.key if target is not None else "",
+            upstream_scheme="https" if target is not None and target.options.tls else "http",
+            upstream_target=written_target(request.target, target.options)[0].decode("latin-1") if target else "",
             service=target.service if target is not None else "",
         )

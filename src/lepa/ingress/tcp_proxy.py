@@ -27,7 +27,7 @@ ATTEMPTS_MAX = 3
 class TcpConnection:
     """One client from accepting to the end of its tunnel. early: what was read from it already."""
 
-    __slots__ = ("_client", "_dial", "_early", "_proxy", "_source", "_state", "_tried", "_tunnel", "route", "target")
+    __slots__ = ("_client", "_dial", "_early", "_proxy", "_source", "_state", "_tried", "route", "target", "tunnel")
 
     def __init__(self, proxy: "TcpProxy", client: socket.socket, source: Source, route: Route, early: bytes) -> None:
         self._proxy = proxy
@@ -36,7 +36,7 @@ class TcpConnection:
         self._early = early
         self._tried: set[str] = set()
         self._dial: Dial | None = None
-        self._tunnel: Tunnel | None = None
+        self.tunnel: Tunnel | None = None
         self._state: TargetState | None = None
         self.route = route
         self.target: Target | None = None
@@ -70,7 +70,7 @@ class TcpConnection:
         traffic.picker.worked(target.key)
         version = target.options.proxy_protocol
         early = (header(self._source, version) if version else b"") + self._early
-        tunnel = self._tunnel = Tunnel(
+        tunnel = self.tunnel = Tunnel(
             traffic.loop, traffic.pipes, self._client, sock, self._ended, early, spoken=dial.spoken
         )
         traffic.counters.totals["tcp_connections_total"] += 1
@@ -94,8 +94,8 @@ class TcpConnection:
 
     def end(self) -> None:
         """End it now: by a reset, so that neither side takes what it has for everything."""
-        if self._tunnel is not None:
-            self._tunnel.abort()
+        if self.tunnel is not None:
+            self.tunnel.abort()
             return
         if self._dial is not None:
             self._dial.cancel()

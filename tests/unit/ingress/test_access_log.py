@@ -21,6 +21,8 @@ REQUEST = Logged(
     size=12,
     seconds=0.0015,
     upstream="10.0.0.2:8080",
+    upstream_scheme="http",
+    upstream_target="/b=c",
     service="web",
 )
 
@@ -31,6 +33,7 @@ REQUEST = Logged(
         ("common", '10.1.1.1 - - [28/May/2026:20:26:40 +0000] "GET /a?b=c HTTP/1.1" 200 12'),
         ("$remote_addr $request_args $request_url", "10.1.1.1:4000 b=c http://h:80/a?b=c"),
         ("$upstream_host|$upstream_port|$upstream_service", "10.0.0.2|8080|web"),
+        ("$upstream_request_url", "http://10.0.0.2:8080/b=c"),
         ("$response_time_ms $response_time_us", "1.500 1500"),
         ("$time_rfc3339_ms $time_unix_ms", "2026-05-28T20:26:40.123Z 1780000000123"),
         ("<$header.User-Agent> <$header.Missing>", "<curl> <->"),
