@@ -144,7 +144,7 @@ def test_versions_go_forward_and_back(cluster: ClipperConnection) -> None:
     deployers.deploy_python_closure(cluster, "which", 2, "ints", lambda inputs: ["2"] * len(inputs))
     eventually(lambda: cluster.predict("which", [7])["output"] == 2)
     assert cluster.predict("which", [8], version=1)["output"] == 1
-    cluster.set_model_version("which", 1)
+    cluster.roll_back_model("which")
     eventually(lambda: cluster.predict("which", [9])["output"] == 1)
     cluster.stop_inactive_model_versions(["which"])
     assert cluster.get_all_models() == ["which:1"]
@@ -234,3 +234,36 @@ def test_a_model_goes_to_zero_and_comes_back_with_the_first_query(cluster: Clipp
     answer = cluster.predict("seldom", "b")
     assert (answer["output"], answer["default"]) == ("b", False)
     cluster.stop_autoscale("seldom")
+
+
+def test_at_two_hundred_a_second_neither_a_kill_nor_fewer_replicas_nor_a_new_version_costs_an_answer(
+    cluster: ClipperConnection,
+) -> None:
+    def doubled(inputs: Any) -> list[str]:
+        return [str(2.0 * float(row[0])) for row in inputs]
+
+    deployers.create_endpoint(cluster, "digits-model", "doubles", doubled, slo_micros=2_000_000, num_replicas=3)
+    eventually(lambda: answers(cluster, "digits-model", [0.5]))
+    start = time.monotonic()
+
+    def ask(number: int) -> tuple[Any, float]:
+        time.sleep(max(0.0, start + number / 200 - time.monotonic()))
+        asked = time.monotonic()
+        return cluster.predict("digits-model", [float(number)]), time.monotonic() - asked
+
+    def disturb() -> None:
+        time.sleep(0.5)
+        os.kill(model_pids(cluster)[0], signal.SIGKILL)
+        time.sleep(0.5)
+        cluster.set_num_replicas("digits-model", 1)
+        deployers.deploy_python_closure(cluster, "digits-model", 2, "doubles", doubled)
+        cluster.stop_inactive_model_versions(["digits-model"])
+
+    with ThreadPoolExecutor(17) as pool:
+        disturbance = pool.submit(disturb)
+        found = list(pool.map(ask, range(1000)))
+        disturbance.result()
+    assert [answer["output"] for answer, _ in found] == [2.0 * number for number in range(1000)]
+    assert not [answer for answer, _ in found if answer["default"]]
+    assert max(seconds for _, seconds in found) < 2.2
+    assert cluster.get_all_models() == ["digits-model:2"]

@@ -207,6 +207,10 @@ class ClipperConnection:
         if num_replicas is not None:
             self.set_num_replicas(name, num_replicas, version)
 
+    def roll_back_model(self, name: str) -> None:
+        """Make the version current that was so before."""
+        self._admin("roll_back_model", model_name=name)
+
     def get_current_model_version(self, name: str) -> str:
         """The version that answers now."""
         for model in self.get_all_models(verbose=True):

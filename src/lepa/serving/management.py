@@ -82,6 +82,10 @@ class Named(Struct):
     name: str
 
 
+class ModelName(Struct):
+    model_name: str
+
+
 class VersionedModel(Struct):
     model_name: str
     model_version: str
@@ -189,6 +193,7 @@ class ManagementFrontend:
             "add_model": (AddModel, self._add_model),
             "delete_versioned_model": (VersionedModel, self._delete_model),
             "set_model_version": (VersionedModel, self._set_version),
+            "roll_back_model": (ModelName, self._roll_back),
             "add_model_links": (Links, self._add_links),
             "delete_model_links": (Links, self._delete_links),
             "get_linked_models": (LinkedModels, self._get_linked_models),
@@ -335,6 +340,11 @@ class ManagementFrontend:
     async def _set_version(self, body: VersionedModel) -> str:
         await self._change(records.set_model_version, body.model_name, body.model_version)
         return f"Successfully set model with name '{body.model_name}' to version '{body.model_version}'"
+
+    async def _roll_back(self, body: ModelName) -> str:
+        await self._change(records.roll_back, body.model_name)
+        version = self._registry.current.get(body.model_name)
+        return f"Successfully set model with name '{body.model_name}' to version '{version}'"
 
     async def _add_links(self, body: Links) -> str:
         await self._change(records.add_links, body.app_name, tuple(body.model_names))

@@ -70,13 +70,17 @@ class Container(Struct, frozen=True):
 
 
 class Registry(Struct, frozen=True):
-    """Everything that is registered, at one revision. models by `name:version`; current: model name -> version;
-    scaling: how far the replicas of a model's current version follow the load, by model name."""
+    """Everything that is registered, at one revision. models by `name:version`.
+
+    By model name: current: its version that answers; previous: the one that did before, while it is registered; scaling:
+    how far the replicas of the current version follow the load.
+    """
 
     revision: int = 0
     applications: dict[str, Application] = {}
     models: dict[str, ModelVersion] = {}
     current: dict[str, str] = {}
+    previous: dict[str, str] = {}
     scaling: dict[str, Autoscale] = {}
 
 
@@ -139,6 +143,7 @@ def add_model(registry: Registry, model: ModelVersion) -> Registry:
         revision=revision,
         models={**registry.models, known.key: known},
         current={**registry.current, known.model_name: known.model_version},
+        previous=_previous(registry, known.model_name),
     )
 
 
@@ -155,7 +160,15 @@ def delete_model(registry: Registry, name: str, version: str) -> Registry:
         else:
             del current[name]
     scaling = {key: value for key, value in registry.scaling.items() if key in current}
-    return replace(registry, revision=registry.revision + 1, models=models, current=current, scaling=scaling)
+    previous = {key: value for key, value in registry.previous.items() if (key, value) != (name, version)}
+    return replace(
+        registry,
+        revision=registry.revision + 1,
+        models=models,
+        current=current,
+        previous=previous,
+        scaling=scaling,
+    )
 
 
 def set_model_version(registry: Registry, name: str, version: str) -> Registry:
@@ -166,7 +179,18 @@ def set_model_version(registry: Registry, name: str, version: str) -> Registry:
     if model is None:
         raise not_found(f"Cannot set non-existent version '{version}' for model with name '{name}'")
     _check_links_take(registry, name, model.input_type)
-    return replace(registry, revision=registry.revision + 1, current={**registry.current, name: version})
+    current = {**registry.current, name: version}
+    previous = registry.previous if registry.current[name] == version else _previous(registry, name)
+    return replace(registry, revision=registry.revision + 1, current=current, previous=previous)
+
+
+def roll_back(registry: Registry, name: str) -> Registry:
+    """Make the version current that was so before; done twice, it is undone."""
+    if name not in registry.current:
+        raise not_found(f"Cannot set version for nonexistent model '{name}'")
+    if name not in registry.previous:
+        raise conflict(f"Model '{name}' has no version to go back to: the one before {registry.current[name]} is gone")
+    return set_model_version(registry, name, registry.previous[name])
 
 
 def set_autoscale(registry: Registry, name: str, settings: Autoscale | None) -> Registry:
@@ -248,6 +272,11 @@ def model_view(registry: Registry, model: ModelVersion) -> dict[str, Any]:
 def _with_application(registry: Registry, application: Application) -> Registry:
     applications = {**registry.applications, application.name: application}
     return replace(registry, revision=registry.revision + 1, applications=applications)
+
+
+def _previous(registry: Registry, name: str) -> dict[str, str]:
+    """What comes before the version that is about to become current."""
+    return {**registry.previous, name: registry.current[name]} if name in registry.current else registry.previous
 
 
 def _check_policy(application: Application) -> None:

@@ -139,3 +139,15 @@ def test_an_endpoint_is_an_address_or_a_service() -> None:
     assert records.model_view(Registry(), records.add_model(Registry(), model).models["e:1"])["endpoint"]
     with pytest.raises(LepaError, match="expected host:port"):
         records.add_model(Registry(), ModelVersion("e", "1", "strings", endpoint="nowhere"))
+
+
+def test_rolling_back_goes_to_the_version_before_and_is_undone_by_itself() -> None:
+    registry = records.roll_back(with_models("1", "2", "3"), "m")
+    assert registry.current == {"m": "2"}
+    assert records.roll_back(registry, "m").current == {"m": "3"}
+    same = records.set_model_version(registry, "m", "2")
+    assert same.previous == {"m": "3"}
+    with pytest.raises(LepaError, match="the one before 2 is gone"):
+        records.roll_back(records.delete_model(registry, "m", "3"), "m")
+    with pytest.raises(LepaError, match="nonexistent model 'x'"):
+        records.roll_back(registry, "x")
