@@ -294,7 +294,7 @@ class TestServices:
     ) -> None:
         job = job_of(mock(), services=(web(),), shutdown_delay=300_000_000)
         async with running_client(tmp_path, servers):
-            servers.place(alloc := placed(job))
+            servers.place(alloc := placed(job, allocated_resources=port("http", 1)))
             await servers.until(lambda: servers.services)
             servers.stop(alloc.id)
             await servers.until(lambda: not servers.services)
@@ -347,12 +347,25 @@ class TestServices:
                 lambda: "Restart Signaled" in servers.events(alloc.id) if alloc.id in servers.reported else 0
             )
 
+    async def test_c53_a_service_with_a_port_that_is_none_fails_its_task(
+        self, tmp_path: Path, servers: Servers
+    ) -> None:
+        job = job_of(mock(services=(web(port_label="${meta.none}"),)))
+        async with running_client(tmp_path, servers):
+            servers.place(alloc := placed(job))
+            await servers.status(alloc.id, "failed")
+        (told,) = [event for event in servers.reported[alloc.id].task_states["web"].events if "port" in event.message]
+        assert told.type == "Task hook failed"
+        assert "which is no port" in told.message
+        assert servers.services == {}
+
     async def test_tags_change_in_place_and_at_promotion(self, tmp_path: Path, servers: Servers) -> None:
         service = web(tags=("v-${NOMAD_META_v}",), canary_tags=("canary",))
         job = replace(job_of(mock(services=(service,))), meta={"v": "1"})
         async with running_client(tmp_path, servers):
             canary = AllocDeploymentStatus(canary=True)
-            servers.place(alloc := placed(job, deployment_id="d", deployment_status=canary))
+            given = port("http", 1)
+            servers.place(alloc := placed(job, deployment_id="d", deployment_status=canary, allocated_resources=given))
             await servers.until(lambda: [each.tags for each in servers.services.values()] == [("canary",)])
             servers.change(alloc.id, deployment_status=AllocDeploymentStatus(canary=False, healthy=True))
             await servers.until(lambda: [each.tags for each in servers.services.values()] == [("v-1",)])
@@ -363,7 +376,7 @@ class TestServices:
 
     async def test_many_restarts_leave_exactly_one_registration(self, tmp_path: Path, servers: Servers) -> None:
         async with running_client(tmp_path, servers) as client:
-            servers.place(alloc := placed(job_of(mock(services=(web(),)))))
+            servers.place(alloc := placed(job_of(mock(services=(web(),))), allocated_resources=port("http", 1)))
             await servers.status(alloc.id, "running")
             for number in range(1, 6):
                 await client.restart(alloc.id)

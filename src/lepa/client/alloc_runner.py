@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import aiohttp
 from msgspec.structs import replace
 
-from lepa.client import task_env, task_events, task_lifecycle
+from lepa.client import instances, task_env, task_events, task_lifecycle
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_health import AllocHealth
 from lepa.client.alloc_services import GROUP, AllocServices, checks_count
 from lepa.client.checks import Checks
-from lepa.client.hooks.protocol import QuietHook, Setup, TaskHook
+from lepa.client.hooks.protocol import HookError, QuietHook, Setup, TaskHook
 from lepa.client.instances import Check, Source
 from lepa.client.local_state import LocalState, TaskRecord
 from lepa.client.missing_driver import MissingDriver
@@ -393,6 +393,11 @@ class AllocRunner:
         self._services.offer(owner, *self._source(owner))
         self._news.set()
 
+    def unknown_ports(self, name: str) -> list[str]:
+        """What is wrong with the ports that the services of the group and of one task name."""
+        source, task = self._source(name)
+        return instances.unknown_ports(source, task) if task else []
+
     def withdraw(self, owner: str) -> list[str]:
         """Remove the instances of the group or of one task; returns their ids."""
         return self._services.withdraw(owner, *self._source(owner))
@@ -435,13 +440,19 @@ class AllocRunner:
 
 
 class _ServicesHook(QuietHook):
-    """Registers a task's services once it runs, and removes them before it is killed."""
+    """Refuses ports that are none, registers a task's services once it runs, and removes them before it is killed."""
 
     name = "services"
 
     def __init__(self, runner: AllocRunner, task: str) -> None:
         self._runner = runner
         self._task = task
+
+    async def prestart(self, setup: Setup) -> Mapping[str, str]:
+        """Raises HookError when a service names a port that there is not."""
+        if wrong := self._runner.unknown_ports(self._task):
+            raise HookError("; ".join(wrong), recoverable=False)
+        return {}
 
     async def poststart(self, setup: Setup, network: TaskNetwork | None) -> None:
         """The task runs: register."""

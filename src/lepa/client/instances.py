@@ -2,6 +2,7 @@
 
 Address and port come from the port's label and the address mode: `auto` and `host` use the node's address and the host
 port, `alloc` (`alloc_ipv6`) the allocation's own address and the port inside, `driver` what the driver gave the task.
+A label is one of the group's ports, or of those that older job files give to single tasks.
 Services of both providers are registered in the same catalog.
 """
 
@@ -66,6 +67,31 @@ def of_task(source: Source, task: Task) -> list[Instance]:
     return [_instance(source, service, task.name) for service in task.services]
 
 
+def unknown_ports(source: Source, task: Task) -> list[str]:
+    """What is wrong with the port labels of the group's and of a task's services, once their variables have values.
+
+    Ports that a driver gives are not known before the task runs, and those of a mesh are no ports of the allocation.
+    """
+    found = []
+    for owner, services in (("", source.group.services), (task.name, task.services)):
+        known = task_env.ports(source.alloc, owner)
+        for service in services:
+            if service.address_mode == "driver" or service.connect is not None:
+                continue
+            labels = [service.port_label, *(check.port_label for check in service.checks)]
+            for label in filter(None, labels):
+                told = _text(source, label)
+                if told not in known and not told.isdigit():
+                    found.append(f'service "{service.name}": port "{label}" is "{told}" here, which is no port')
+    return found
+
+
+def _text(source: Source, value: str) -> str:
+    if "${" not in value:
+        return value
+    return task_env.interpolate(value, task_env.node_targets(source.node) | dict(source.env))
+
+
 def _instance(source: Source, service: Service, task: str) -> Instance:
     targets = task_env.node_targets(source.node) | dict(source.env)
 
@@ -75,11 +101,12 @@ def _instance(source: Source, service: Service, task: str) -> Instance:
     canary = source.alloc.deployment_status is not None and source.alloc.deployment_status.canary
     tags = service.canary_tags if canary and service.canary_tags else service.tags
     meta = service.canary_meta if canary and service.canary_meta else service.meta
-    address, port = resolve(source, service.port_label, service.address_mode)
+    label = text(service.port_label)
+    address, port = resolve(source, label, service.address_mode, task)
     owner = task or f"group-{source.group.name}"
     name = text(service.name)
     registration = ServiceRegistration(
-        id=f"_nomad-task-{source.alloc.id}-{owner}-{name}-{service.port_label}",
+        id=f"_nomad-task-{source.alloc.id}-{owner}-{name}-{label}",
         service_name=name,
         namespace=source.alloc.namespace,
         node_id=source.node.id,
@@ -100,9 +127,11 @@ def _instance(source: Source, service: Service, task: str) -> Instance:
 
 def _check(source: Source, service: Service, task: str, registration: ServiceRegistration, number: int) -> Check:
     spec = _interpolated(source, service.checks[number])
-    label = spec.port_label or service.port_label
+    label = spec.port_label or _text(source, service.port_label)
     mode = spec.address_mode or ("driver" if service.address_mode == "driver" and not spec.port_label else "host")
-    address, port = resolve(source, label, mode)
+    address, port = resolve(source, label, mode, task)
+    if service.address and not spec.address_mode:
+        address = registration.address
     return Check(
         id=f"{registration.id}-{number}",
         service_id=registration.id,
@@ -137,11 +166,10 @@ def _interpolated(source: Source, spec: ServiceCheck) -> ServiceCheck:
     )
 
 
-def resolve(source: Source, label: str, mode: str) -> tuple[str, int]:
-    """Address and port of a label. A number stands for itself; an empty label has port 0."""
+def resolve(source: Source, label: str, mode: str, task: str = "") -> tuple[str, int]:
+    """Address and port of a label. A number stands for itself; an empty label has port 0. task: whose service it is."""
     own = source.node.attributes.get(NODE_ADDRESS, "")
-    ports = {port.label: port for port in source.alloc.allocated_resources.shared.ports}
-    mapping = ports.get(label)
+    mapping = task_env.ports(source.alloc, task).get(label)
     if mode == "driver" and source.network is not None and source.network.ip:
         inside = source.network.port_map.get(label, mapping.to if mapping and mapping.to > 0 else 0)
         return source.network.ip, inside or (int(label) if label.isdigit() else 0)

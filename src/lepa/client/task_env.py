@@ -99,8 +99,18 @@ def built_in(place: Place) -> dict[str, str]:
             env["NOMAD_MEMORY_MAX_LIMIT"] = str(resources.memory.memory_max_mb)
         if resources.cpu.reserved_cores:
             env["NOMAD_CPU_CORES"] = ",".join(map(str, resources.cpu.reserved_cores))
-    ports = _ports(alloc.allocated_resources.shared.ports, alloc) | _task_ports(alloc, task.name)
-    return {name: value for name, value in env.items() if value} | ports
+    given = _ports(alloc.allocated_resources.shared.ports, alloc) | _task_ports(alloc, task.name)
+    return {name: value for name, value in env.items() if value} | given
+
+
+def ports(alloc: Allocation, task: str) -> dict[str, AllocatedPortMapping]:
+    """Ports by label that a task has: the group's, and those of its own networks, which win. task "": the group."""
+    resources = alloc.allocated_resources
+    found = {port.label: port for port in resources.shared.ports}
+    for network in resources.tasks[task].networks if task in resources.tasks else ():
+        for port in (*network.reserved_ports, *network.dynamic_ports):
+            found[port.label] = AllocatedPortMapping(label=port.label, value=port.value, to=port.to, host_ip=network.ip)
+    return found
 
 
 def _ports(ports: Iterable[AllocatedPortMapping], alloc: Allocation) -> dict[str, str]:

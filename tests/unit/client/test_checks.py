@@ -174,6 +174,29 @@ async def test_failures_in_a_row_restart_the_task_once_after_the_grace(watched: 
     assert len(watched.restarts) == 1
 
 
+async def test_c62_warnings_restart_too_unless_they_are_overlooked(watched: Watched) -> None:
+    watched.script = lambda check: (1, b"")
+    watched.checks.follow(instance(check_restart=CheckRestart(limit=2, ignore_warnings=True)))
+    await watched.rounds(4)
+    assert watched.restarts == []
+    watched.checks.follow(instance(check_restart=CheckRestart(limit=2)))
+    await watched.rounds(3)
+    assert len(watched.restarts) == 1
+
+
+async def test_c62_a_check_without_an_answer_in_time_is_critical(watched: Watched) -> None:
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        watched.checks.follow(instance("http", port, path="/", initial_status="passing", timeout=SECOND // 10))
+        await watched.rounds()
+    assert watched.checks.status("s") == "critical"
+    assert watched.checks.results["s-0"].output == "no answer within 0.1 s"
+
+
 async def test_following_the_same_again_changes_nothing_and_other_checks_begin_anew(watched: Watched) -> None:
     watched.checks.follow(instance())
     await watched.rounds()

@@ -7,7 +7,14 @@ from lepa.client import instances
 from lepa.client.instances import Source
 from lepa.drivers.protocol import TaskNetwork
 from lepa.model.allocation import AllocDeploymentStatus, AllocNetworkStatus
-from lepa.model.resources import AllocatedPortMapping, AllocatedResources, AllocatedSharedResources
+from lepa.model.resources import (
+    AllocatedPortMapping,
+    AllocatedResources,
+    AllocatedSharedResources,
+    AllocatedTaskResources,
+    NetworkResource,
+    Port,
+)
 from lepa.model.service import Service, ServiceCheck, ServiceWeights
 
 PORT = AllocatedPortMapping(label="http", value=25000, to=80, host_ip="10.0.0.1")
@@ -96,3 +103,38 @@ def test_meta_and_weights_are_told_and_canaries_have_their_own() -> None:
     canary = make_alloc("b", job=job, deployment_status=AllocDeploymentStatus(canary=True))
     (found,) = instances.of_group(Source(make_node(), job, job.task_groups[0], canary, {}))
     assert found.registration.meta == {"v": "new"}
+
+
+def test_ports_of_a_tasks_own_network_are_found_as_older_job_files_give_them() -> None:
+    found = source(Service(name="web", port_label="rpc", checks=(ServiceCheck(type="tcp"),)))
+    network = NetworkResource(ip="10.0.0.7", dynamic_ports=(Port(label="rpc", value=26000, to=7000),))
+    tasks = {"web": AllocatedTaskResources(networks=(network,))}
+    own = found._replace(alloc=replace(found.alloc, allocated_resources=AllocatedResources(tasks=tasks)))
+    (instance,) = instances.of_task(own, own.group.tasks[0])
+    assert (instance.registration.address, instance.registration.port) == ("10.0.0.7", 26000)
+    assert (instance.checks[0].address, instance.checks[0].port) == ("10.0.0.7", 26000)
+
+
+def test_c53_an_own_address_is_registered_and_checked_with_the_labels_port() -> None:
+    checks = (ServiceCheck(type="tcp"), ServiceCheck(type="tcp", address_mode="host"))
+    service = Service(name="web", port_label="http", address="web-${NOMAD_META_v}.example.com", checks=checks)
+    (instance,) = instances.of_group(source(service))
+    assert (instance.registration.address, instance.registration.port) == ("web-2.example.com", 25000)
+    assert [(check.address, check.port) for check in instance.checks] == [
+        ("web-2.example.com", 25000),
+        ("10.0.0.1", 25000),
+    ]
+
+
+def test_c53_a_label_may_be_made_of_variables_and_must_be_a_port_or_a_number() -> None:
+    checks = (ServiceCheck(type="tcp", port_label="${NOMAD_META_v}"), ServiceCheck(type="tcp", port_label="gone"))
+    named = Service(name="web", port_label="${meta.port}", checks=checks)
+    found = source(named, Service(name="driven", port_label="gone", address_mode="driver"))
+    knowing = found._replace(node=make_node(attributes=found.node.attributes, meta={"port": "http"}))
+    (instance, _) = instances.of_group(knowing)
+    assert (instance.registration.port, instance.registration.id[-8:]) == (25000, "web-http")
+    assert instance.checks[0].port == 2
+    task = knowing.group.tasks[0]
+    problem = 'service "web": port "gone" is "gone" here, which is no port'
+    assert instances.unknown_ports(knowing, task) == [problem, problem]
+    assert len(instances.unknown_ports(found, task)) == 4

@@ -43,6 +43,17 @@ async def test_http_with_method_headers_and_body(http: aiohttp.ClientSession, se
     assert await ask_http(http, question) == (203, "PUT 1 hello")
 
 
+async def test_c62_a_host_header_takes_the_place_of_the_address(http: aiohttp.ClientSession) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(text=", ".join(request.headers.getall("Host")))
+
+    app = web.Application()
+    app.router.add_get("/", answer)
+    async with TestServer(app) as running:
+        question = HttpQuestion(str(running.make_url("/")), headers=(("Host", "web.example.com"),))
+        assert (await ask_http(http, question)).body == "web.example.com"
+
+
 async def test_redirects_are_followed_or_not(http: aiohttp.ClientSession, server: TestServer) -> None:
     url = str(server.make_url("/moved"))
     assert (await ask_http(http, HttpQuestion(url))).status == 203

@@ -5,8 +5,10 @@ from tests.builders import make_group, make_job, make_node, make_task
 
 from lepa.model.constraint import Constraint
 from lepa.model.job import VolumeRequest
+from lepa.model.job_rules import implied_constraints
 from lepa.model.node import ClientHostVolumeConfig, DrainStrategy, DriverInfo, NodeNetworkResource, NodeResources
 from lepa.model.resources import NetworkResource, Port, RequestedDevice, Resources
+from lepa.model.service import Service, ServiceCheck
 from lepa.scheduler.feasible import (
     constraint_text,
     datacenter_matches,
@@ -74,6 +76,19 @@ def test_failed_constraint_is_told_as_text() -> None:
     constraint = Constraint(ltarget="${attr.kernel.name}", operand="=", rtarget="windows")
     assert reason({}, constraint) == "${attr.kernel.name} = windows"
     assert reason({"attributes": {"kernel.name": "windows"}}, constraint) == ""
+
+
+def test_b220_checks_of_the_own_catalog_are_not_placed_where_they_cannot_run() -> None:
+    service = Service(name="web", provider="nomad", checks=(ServiceCheck(type="tcp"),))
+    job = implied_constraints(make_job(groups=(make_group(services=(service,)),)))
+    checks = group_checks(job, job.task_groups[0])
+
+    def told(version: str) -> str:
+        attributes = {"nomad.service_discovery": "true", "nomad.version": version}
+        return failed_check(make_node(attributes=attributes), checks)
+
+    assert told("1.3.16") == "${attr.nomad.version} semver >= 1.4.0"
+    assert told("1.4.0") == ""
 
 
 def test_both_sides_may_be_targets() -> None:
