@@ -133,7 +133,8 @@ class SrvDnsProvider:
 
 
 class NomadServiceProvider:
-    """The service API of lepa or HashiCorp Nomad: GET /v1/service/NAME."""
+    """The service API of lepa or HashiCorp Nomad: GET /v1/service/NAME. Instances that lepa knows to be ill are left
+    out; Nomad does not tell."""
 
     def __init__(self, api: Address, namespace: str = "", token: str = "") -> None:
         self._api = api
@@ -147,8 +148,9 @@ class NomadServiceProvider:
         try:
             with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S) as response:
                 found = json.load(response)
-            places = tuple(Located(Address(one["Address"], int(one["Port"]))) for one in found)
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            well = [one for one in found if one.get("Status") != "critical"]
+            places = tuple(Located(Address(one["Address"], int(one["Port"]))) for one in well)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise LepaError("timeout", f"{self._api} gave no answer about service {service}: {error}") from error
         return Resolution(places, SERVICE_API_TTL_S)
 

@@ -7,13 +7,16 @@ here). Integers are little-endian; names are UTF-8.
                             "", NEW_CONTAINER, name, version, input type as decimal text, rpc version
                             "", CONTENT, message id, H, output header (H bytes: u64 n, n x u64 size), n outputs
     frontend -> container   "", rpc version, HEARTBEAT, u32 0 (keep-alive) or 1 (tell me who you are)
+                            "", rpc version, HEARTBEAT, u32 0, name (an introduction)
                             "", rpc version, CONTENT, message id, u32 0 (predict), H,
                                 input header (H bytes: u64 input type, u64 n, n x u64 size), n inputs
 
-Three things are ours, and invisible to a peer that does not know them:
+Four things are ours, and invisible to a peer that does not know them:
 
-- A container that understands packed batches sends the rpc version as eight bytes, of which the upper four are flags
+- A container that understands the others sends the rpc version as eight bytes, of which the upper four are flags
   (Clipper's frontend reads the first four bytes; its JVM container sends eight with zero flags).
+- A container that was let in and understands that is told the frontend's name, by which it knows whether two
+  connections through a load balancer lead to the same frontend.
 - In a packed message the n inputs, or outputs, are one frame in a row; the sizes in the header tell them apart. For n
   of 1 both forms are the same, so a receiver only has to count frames.
 - An output whose size has its highest bit set is not an output but the reason why the model could not answer this
@@ -27,6 +30,7 @@ from typing import NamedTuple
 
 RPC_VERSION = 3
 FLAG_PACKED = 1
+FLAG_INTRODUCED = 2
 
 NEW_CONTAINER = 0
 CONTENT = 1
@@ -60,13 +64,14 @@ class Heartbeat(NamedTuple):
 
 
 class NewContainer(NamedTuple):
-    """A container says what it serves. packed: it understands packed batches."""
+    """A container says what it serves. packed: it understands packed batches. introduced: and introductions."""
 
     model_name: str
     model_version: str
     input_type: int
     rpc_version: int
     packed: bool
+    introduced: bool = False
 
 
 class Outputs(NamedTuple):
@@ -77,9 +82,11 @@ class Outputs(NamedTuple):
 
 
 class HeartbeatReply(NamedTuple):
-    """The frontend is alive. who: it does not know this container and asks for its metadata."""
+    """The frontend is alive. who: it does not know this container and asks for its metadata. frontend: its name, when
+    it introduces itself."""
 
     who: bool
+    frontend: bytes = b""
 
 
 class Batch(NamedTuple):
@@ -114,8 +121,13 @@ def encode_new_container(name: str, version: str, input_type: int) -> list[bytes
         name.encode(),
         version.encode(),
         str(input_type).encode(),
-        pack("<II", RPC_VERSION, FLAG_PACKED),
+        pack("<II", RPC_VERSION, FLAG_PACKED | FLAG_INTRODUCED),
     ]
+
+
+def encode_introduction(name: bytes) -> list[bytes]:
+    """A frontend's name, for a container that understands introductions."""
+    return [*KEEP_ALIVE_FRAMES, name]
 
 
 def encode_batch(message_id: int, input_type: int, inputs: Sequence[bytes], packed: bool) -> list[bytes]:
@@ -168,6 +180,7 @@ def _decode_new_container(frames: Frames) -> NewContainer | Malformed:
             input_type=int(frames[4][:4]),
             rpc_version=_U32.unpack_from(version)[0],
             packed=bool(flags & FLAG_PACKED),
+            introduced=bool(flags & FLAG_INTRODUCED),
         )
     except ValueError as error:
         return Malformed(f"new container: {error}")
@@ -197,7 +210,7 @@ def decode_from_frontend(frames: Frames) -> HeartbeatReply | Batch | Malformed:
     if version != RPC_VERSION:
         return Malformed(f"the frontend speaks rpc version {version}, this container {RPC_VERSION}")
     if kind == HEARTBEAT:
-        return HeartbeatReply(third == REQUEST_METADATA)
+        return HeartbeatReply(third == REQUEST_METADATA, frames[4] if len(frames) == 5 else b"")
     if kind != CONTENT or len(frames) < 7 or len(frames[4]) != 4 or len(frames[6]) < 16:
         return Malformed(f"message type {kind} with {len(frames)} frames")
     if (request := _U32.unpack(frames[4])[0]) != PREDICT:

@@ -7,13 +7,17 @@
     CLIPPER_INPUT_TYPE                          one of the five input types (doubles)
     CLIPPER_IP, CLIPPER_PORT                    the query frontend's RPC port (127.0.0.1, 7000)
     LEPA_DISCOVERY                              where services are found (see `addressing`), for what follows
-    LEPA_RPC_SERVICE                            serve every query frontend of this service, instead of CLIPPER_IP
+    LEPA_RPC_SERVICE                            serve every query frontend of this service: each at its own address,
+                                                or, where CLIPPER_IP is set too, through the balancer that it names
     LEPA_MODEL_IMAGE                            fetch this model archive into CLIPPER_MODEL_PATH first
     LEPA_MANAGEMENT_SERVICE                     from the management frontend of this service
 
 The first are Clipper's names. One thread does everything: it waits for a batch, predicts, answers. ZeroMQ's own thread
 keeps connections alive meanwhile, so a long prediction needs no heartbeat. When a frontend has been silent for
 `SILENT_S` its address is looked up again, for it may have moved.
+
+Through a balancer there are as many sessions as there are frontends, and where one leads is only known once the
+frontend has introduced itself. One that leads to a frontend that is served already hangs up, and tries again later.
 
 A model that raises, or answers with nonsense, fails queries and not the process: the batch is tried again one by one,
 so that only the queries that cannot be answered are refused. The exit codes are Clipper's: 1, and 3 for a missing
@@ -30,7 +34,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import zmq
@@ -64,6 +68,8 @@ KEEP_EVERY_S = 0.25
 LOOK_UP_EVERY_S = 1.0
 """Between two look-ups of the frontends; answers are kept for their TTL."""
 FRONTENDS_MAX = 100
+REDIAL_FIRST_S, REDIAL_MAX_S = 0.25, 16.0
+"""Until a session tries again that was led to a frontend that another serves."""
 MESSAGES_PER_TURN = 4
 SEND_QUEUE_MAX = 1000
 FETCH_TIMEOUT_S = 120.0
@@ -78,7 +84,7 @@ _DTYPES = {"bytes": "int8", "integers": "<i4", "floats": "<f4", "doubles": "<f8"
 
 
 class ContainerSettings(Struct, frozen=True):
-    """See the module's table of variables; "" where one is not set."""
+    """See the module's table of variables; "" where one is not set. balanced: `frontend` is a load balancer."""
 
     model_name: str
     model_version: str
@@ -89,6 +95,7 @@ class ContainerSettings(Struct, frozen=True):
     rpc_service: str = ""
     model_image: str = ""
     management_service: str = ""
+    balanced: bool = False
 
 
 def settings_from(environment: Mapping[str, str]) -> ContainerSettings:
@@ -111,6 +118,7 @@ def settings_from(environment: Mapping[str, str]) -> ContainerSettings:
         rpc_service=environment.get("LEPA_RPC_SERVICE", ""),
         model_image=environment.get("LEPA_MODEL_IMAGE", ""),
         management_service=environment.get("LEPA_MANAGEMENT_SERVICE", ""),
+        balanced=bool(environment.get("LEPA_RPC_SERVICE") and environment.get("CLIPPER_IP")),
     )
 
 
@@ -184,13 +192,25 @@ def fetch_model(settings: ContainerSettings) -> None:
 # The wire
 
 
+class Place(NamedTuple):
+    """Where a session goes. number: tells sessions through one balancer apart."""
+
+    address: Address
+    number: int = 0
+
+
 class Session:
-    """One query frontend: a DEALER that is opened anew when the frontend has been silent for too long."""
+    """One query frontend: a DEALER that is opened anew when the frontend has been silent for too long.
+
+    frontend: the name by which the frontend introduced itself, b"" before.
+    """
 
     def __init__(self, context: "zmq.Context[Any]", poller: zmq.Poller, address: Address) -> None:
         self._context = context
         self._poller = poller
         self._address = address
+        self._redial_at: float | None = None
+        self._redial_s = REDIAL_FIRST_S
         self.socket = self._open()
 
     def _open(self) -> "zmq.Socket[bytes]":
@@ -202,14 +222,29 @@ class Session:
             socket.setsockopt(zmq.IPV6, 1)
         socket.connect(f"tcp://{self._address}")
         self._poller.register(socket, zmq.POLLIN)
+        self._redial_at = None
+        self.frontend = b""
         self.heard_at = time.monotonic()
         self.said_at = 0.0
         log.info("connecting to query frontend address=%s", self._address)
         return socket
 
     def close(self) -> None:
-        self._poller.unregister(self.socket)
-        self.socket.close()
+        if self._redial_at is None:
+            self._poller.unregister(self.socket)
+            self.socket.close()
+
+    def met(self, frontend: bytes) -> None:
+        """This session serves a frontend that no other one does."""
+        self.frontend = frontend
+        self._redial_s = REDIAL_FIRST_S
+
+    def hang_up(self, now: float) -> None:
+        """Leave a frontend that another session serves, and try again later."""
+        self.close()
+        self.frontend = b""
+        self._redial_at = now + self._redial_s
+        self._redial_s = min(2 * self._redial_s, REDIAL_MAX_S)
 
     def send(self, frames: Sequence[bytes]) -> None:
         """Send, or drop it when the frontend takes nothing any more."""
@@ -221,6 +256,8 @@ class Session:
 
     def receive(self) -> list[bytes] | None:
         """One message, if there is one."""
+        if self._redial_at is not None:
+            return None
         try:
             frames: list[bytes] = self.socket.recv_multipart(zmq.DONTWAIT)
         except zmq.Again:
@@ -233,6 +270,10 @@ class Session:
 
     def keep(self, now: float) -> None:
         """Heartbeat when it is time; connect anew when nothing is heard."""
+        if self._redial_at is not None:
+            if now >= self._redial_at:
+                self.socket = self._open()
+            return
         if self.silent(now):
             self.close()
             self.socket = self._open()
@@ -241,24 +282,31 @@ class Session:
 
 
 class FrontendFinder:
-    """Keeps the list of query frontends fresh, in a thread of its own: a look-up may block, batches may not."""
+    """Keeps the list of places fresh, in a thread of its own: a look-up may block, batches may not."""
 
     def __init__(self, settings: ContainerSettings) -> None:
-        self.addresses: tuple[Address, ...] = ()
-        if not settings.rpc_service:
-            self.addresses = (settings.frontend,)
-            return
-        self._locator = Locator(dns_provider(settings.discovery))
-        self._service = settings.rpc_service
-        threading.Thread(target=self._follow, name="find-frontends", daemon=True).start()
+        self._settings = settings
+        self.places: tuple[Place, ...] = ()
+        if not settings.rpc_service or settings.balanced:
+            self.places = (Place(settings.frontend),)
+        if settings.rpc_service:
+            self._locator = Locator(dns_provider(settings.discovery))
+            threading.Thread(target=self._follow, name="find-frontends", daemon=True).start()
 
     def _follow(self) -> None:
+        service = self._settings.rpc_service
         while True:
             try:
-                self.addresses = tuple(self._locator.locate(self._service)[:FRONTENDS_MAX])
+                self.places = self._places(self._locator.locate(service)[:FRONTENDS_MAX])
             except LepaError as error:
-                log.warning("query frontends were not found service=%s error=%s", self._service, error)
+                log.warning("query frontends were not found service=%s error=%s", service, error)
             time.sleep(LOOK_UP_EVERY_S)
+
+    def _places(self, located: Sequence[Address]) -> tuple[Place, ...]:
+        """One place for each frontend."""
+        if self._settings.balanced:
+            return tuple(Place(self._settings.frontend, number) for number in range(max(1, len(located))))
+        return tuple(map(Place, located))
 
 
 class ModelContainer:
@@ -271,7 +319,7 @@ class ModelContainer:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
         self._poller = zmq.Poller()
         self._finder = FrontendFinder(settings)
-        self._sessions: dict[Address, Session] = {}
+        self._sessions: dict[Place, Session] = {}
         self._stopping = False
 
     def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
@@ -298,14 +346,14 @@ class ModelContainer:
 
     def _keep_sessions(self, now: float) -> None:
         """Join new frontends; leave those that are no longer named and are silent; keep the others."""
-        named = self._finder.addresses
-        for address in named:
-            if address not in self._sessions:
-                self._sessions[address] = Session(self._context, self._poller, address)
-        for address, session in list(self._sessions.items()):
-            if address not in named and session.silent(now):
+        named = self._finder.places
+        for place in named:
+            if place not in self._sessions:
+                self._sessions[place] = Session(self._context, self._poller, place.address)
+        for place, session in list(self._sessions.items()):
+            if place not in named and session.silent(now):
                 session.close()
-                del self._sessions[address]
+                del self._sessions[place]
             else:
                 session.keep(now)
 
@@ -326,6 +374,15 @@ class ModelContainer:
         elif message.who:
             settings = self._settings
             session.send(encode_new_container(settings.model_name, settings.model_version, self._kind.code))
+        elif message.frontend:
+            self._introduced(session, message.frontend)
+
+    def _introduced(self, session: Session, frontend: bytes) -> None:
+        """A session knows where it leads now."""
+        if any(other is not session and other.frontend == frontend for other in self._sessions.values()):
+            session.hang_up(time.monotonic())
+        else:
+            session.met(frontend)
 
     def _answer(self, batch: Batch) -> list[bytes | Failure]:
         if batch.input_type != self._kind.code:

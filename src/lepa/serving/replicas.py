@@ -17,7 +17,7 @@ from typing import Self
 
 import zmq
 
-from lepa.kit.sources import Clock
+from lepa.kit.sources import Clock, SystemRandom
 from lepa.kit.tasks import Tasks
 from lepa.serving.batching import SendBatch
 from lepa.serving.container_rpc import (
@@ -30,6 +30,7 @@ from lepa.serving.container_rpc import (
     Outputs,
     decode_from_container,
     encode_batch,
+    encode_introduction,
 )
 from lepa.serving.inputs import INPUT_TYPES
 from lepa.serving.query import Predictions
@@ -67,7 +68,10 @@ class _Connection:
 
 
 class ReplicaServer:
-    """Binds the RPC port, tells `predictions` who joins, leaves and answers, and carries out its orders."""
+    """Binds the RPC port, tells `predictions` who joins, leaves and answers, and carries out its orders.
+
+    name: tells this server from all others.
+    """
 
     def __init__(
         self, predictions: Predictions, host: str, port: int, clock: Clock, on_event: Callable[[], None]
@@ -82,6 +86,7 @@ class ReplicaServer:
         self._by_routing_id: dict[bytes, _Connection] = {}
         self._by_id: dict[int, _Connection] = {}
         self._next_message = 0
+        self.name = SystemRandom().uuid().encode()
         self.port = port
         self.changed = asyncio.Event()
 
@@ -190,6 +195,8 @@ class ReplicaServer:
             return
         connection = _Connection(routing_id, replica.id, message.packed, now)
         self._by_routing_id[routing_id] = self._by_id[replica.id] = connection
+        if message.introduced:
+            self._sent(routing_id, encode_introduction(self.name))
         log.info("replica joined model=%s replica=%d", replica.model.key, replica.replica_id)
         self.changed.set()
         self._on_event()

@@ -16,6 +16,7 @@ from lepa.serving.container_rpc import (
     decode_from_container,
     decode_from_frontend,
     encode_batch,
+    encode_introduction,
     encode_new_container,
     encode_outputs,
 )
@@ -62,10 +63,16 @@ def test_a_failure_is_told_by_the_highest_bit_of_its_size() -> None:
     assert decode_from_container(frames) == Outputs(1, [b"ok", Failure("no")])
 
 
+def test_a_frontend_introduces_itself_with_a_keep_alive() -> None:
+    frames = encode_introduction(b"front-1")
+    assert frames == [*KEEP_ALIVE_FRAMES, b"front-1"]
+    assert decode_from_frontend(frames) == HeartbeatReply(who=False, frontend=b"front-1")
+
+
 def test_new_containers_of_three_kinds() -> None:
     ours = encode_new_container("m", "1", 3)
-    assert ours == [b"", u32(0), b"m", b"1", b"3", u32(3, 1)]
-    assert decode_from_container(ours) == NewContainer("m", "1", 3, 3, packed=True)
+    assert ours == [b"", u32(0), b"m", b"1", b"3", u32(3, 3)]
+    assert decode_from_container(ours) == NewContainer("m", "1", 3, 3, packed=True, introduced=True)
     python = [b"", u32(0), b"m", b"1", b"3", u32(3)]
     assert decode_from_container(python) == NewContainer("m", "1", 3, 3, packed=False)
     jvm = [b"", u32(0), b"m", b"1", b"3", u64(3)]

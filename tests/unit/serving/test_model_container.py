@@ -3,6 +3,7 @@
 import os
 import struct
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import zmq
 from lepa.model.errors import LepaError
 from lepa.serving import model_container
 from lepa.serving.addresses import Address
+from lepa.serving.addressing import StaticProvider
 from lepa.serving.container_rpc import (
     HEARTBEAT_FRAMES,
     KEEP_ALIVE_FRAMES,
@@ -22,6 +24,7 @@ from lepa.serving.container_rpc import (
     Outputs,
     decode_from_container,
     encode_batch,
+    encode_introduction,
     encode_new_container,
 )
 from lepa.serving.inputs import INPUT_TYPES
@@ -44,6 +47,14 @@ def doubles(*numbers: float) -> bytes:
 def test_settings_come_from_clippers_variables() -> None:
     found = settings_from({"CLIPPER_MODEL_NAME": "m", "CLIPPER_MODEL_VERSION": "1", "CLIPPER_INPUT_TYPE": "d"})
     assert found == ContainerSettings("m", "1", Path("/model"), "doubles", Address("127.0.0.1", 7000))
+
+
+def test_a_service_and_an_address_mean_that_the_address_is_a_balancer() -> None:
+    who = {"CLIPPER_MODEL_NAME": "m", "CLIPPER_MODEL_VERSION": "1"}
+    service = {"LEPA_RPC_SERVICE": "front", "LEPA_DISCOVERY": "static://a:1"}
+    assert not settings_from(who | service).balanced
+    assert not settings_from(who | {"CLIPPER_IP": "10.0.0.9"}).balanced
+    assert settings_from(who | service | {"CLIPPER_IP": "10.0.0.9"}).balanced
 
 
 @pytest.mark.parametrize(
@@ -168,6 +179,35 @@ def test_a_silent_frontend_is_connected_to_anew(
     while frontend.peer == first:
         frontend.heard()
     frontend.say(KEEP_ALIVE_FRAMES)
+
+
+def test_sessions_through_a_balancer_end_up_at_different_frontends(
+    frontend: Frontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One ROUTER plays a balancer and the two frontends behind it: it introduces itself as one, then as the other."""
+    monkeypatch.setattr(model_container, "KEEP_EVERY_S", 0.02)
+    monkeypatch.setattr(model_container, "REDIAL_FIRST_S", 0.05)
+    provider = StaticProvider([Address("10.0.0.1", 1), Address("10.0.0.2", 2)])
+    monkeypatch.setattr(model_container, "dns_provider", lambda url: provider)
+    balancer = Address("127.0.0.1", frontend.port)
+    settings = ContainerSettings("m", "1", Path("/model"), "doubles", balancer, rpc_service="front", balanced=True)
+    container = ModelContainer(settings, lambda rows: rows[:, 0])
+    thread = threading.Thread(target=container.run)
+    thread.start()
+    try:
+        peers: dict[bytes, bytes] = {}
+        for name in (b"a", b"a", b"b"):
+            while frontend.heard() != list(HEARTBEAT_FRAMES) or frontend.peer in peers:
+                pass
+            peers[frontend.peer] = name
+            frontend.say(encode_introduction(name))
+        deadline = time.monotonic() + 5
+        while sorted(session.frontend for session in container._sessions.values()) != [b"a", b"b"]:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    finally:
+        container._stopping = True
+        thread.join(5)
 
 
 def test_a_process_that_cannot_serve_says_why_and_exits(

@@ -10,7 +10,12 @@ import zmq
 
 from lepa.kit.sources import SystemClock
 from lepa.serving import replicas
-from lepa.serving.container_rpc import HEARTBEAT_FRAMES, KEEP_ALIVE_FRAMES, WHO_ARE_YOU_FRAMES
+from lepa.serving.container_rpc import (
+    HEARTBEAT_FRAMES,
+    KEEP_ALIVE_FRAMES,
+    WHO_ARE_YOU_FRAMES,
+    encode_introduction,
+)
 from lepa.serving.query import Answer, Predictions
 from lepa.serving.records import Application, ModelVersion, Registry, add_application, add_links, add_model
 from lepa.serving.replicas import ReplicaServer
@@ -112,6 +117,13 @@ async def test_clippers_container_registers_predicts_and_is_kept_alive(server: S
     container.say(*HEARTBEAT)
     assert await container.hear() == list(KEEP_ALIVE_FRAMES)
     assert len(server.predictions.replicas) == 1
+
+
+async def test_a_container_that_understands_it_is_told_who_let_it_in(server: Server, container: Container) -> None:
+    await container.register(struct.pack("<II", 3, 2))
+    assert await container.hear() == encode_introduction(server.replicas.name)
+    async with ReplicaServer(server.predictions, "127.0.0.1", 0, server.clock, server.flush) as other:
+        assert other.name != server.replicas.name
 
 
 async def test_the_batch_of_a_container_that_dies_goes_to_another(server: Server, container: Container) -> None:

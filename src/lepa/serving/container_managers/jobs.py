@@ -224,10 +224,11 @@ class JobsContainerManager:
         self._api.submit(model_job(self.plan, name, version, input_type, image, num_replicas, self._rpc()))
 
     def _rpc(self) -> dict[str, str]:
-        """The variables that lead a model container to the query frontends: a balancer, or their service."""
+        """The variables that lead a model container to the query frontends: their service, and a balancer if any."""
+        service = {"LEPA_RPC_SERVICE": self.plan.rpc_service}
         if address := self._balancer.rpc():
-            return {"CLIPPER_IP": address.host, "CLIPPER_PORT": str(address.port)}
-        return {"LEPA_RPC_SERVICE": self.plan.rpc_service}
+            return {**service, "CLIPPER_IP": address.host, "CLIPPER_PORT": str(address.port)}
+        return service
 
     def get_num_replicas(self, name: str, version: str) -> int:
         job = self._api.job(self.plan.model_job(name, version))
