@@ -31,6 +31,7 @@ from lepa.serving.autoscale import Autoscale
 from lepa.serving.model_archive import ARCHIVE_BYTES_MAX
 from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Application, Container, ModelVersion, Registry
+from lepa.serving.redis_store import RedisRegistryStore
 from lepa.serving.registry_follower import REPORT_EVERY_S
 from lepa.serving.registry_store import MemoryRegistryStore, RegistryStore, SqliteRegistryStore
 from lepa.serving.selection import Observation, PolicyOptions, SelectionState, selection_policy
@@ -463,12 +464,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=1338, help="HTTP port, 0 for a free one")
     parser.add_argument("--data", type=Path, help="where registry and model archives are kept; none: forgotten")
+    parser.add_argument("--store", help="keep the registry at redis://HOST:PORT instead, under Clipper's keys")
     parser.add_argument("--compat", choices=("clipper",), help="speak of errors as Clipper did")
     parser.add_argument("--ready-file", type=Path, help="where to write the port once it listens")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     try:
-        store = SqliteRegistryStore(options.data / "registry.sqlite") if options.data else MemoryRegistryStore()
+        store = _store(options.store, options.data)
         archives = options.data / "models" if options.data else None
         clock, clipper = SystemClock(), options.compat == "clipper"
         frontend = ManagementFrontend(options.host, options.port, store, archives, clock, compat=clipper)
@@ -477,6 +479,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"the management frontend could not start: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _store(url: str | None, data: Path | None) -> RegistryStore:
+    if url:
+        return RedisRegistryStore(url)
+    return SqliteRegistryStore(data / "registry.sqlite") if data else MemoryRegistryStore()
 
 
 async def _serve(frontend: ManagementFrontend, ready_file: Path | None) -> None:

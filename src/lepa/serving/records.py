@@ -72,8 +72,8 @@ class Container(Struct, frozen=True):
 class Registry(Struct, frozen=True):
     """Everything that is registered, at one revision. models by `name:version`.
 
-    By model name: current: its version that answers; previous: the one that did before, while it is registered; scaling:
-    how far the replicas of the current version follow the load.
+    By model name: current: the version that answers; previous: the one that did before, while it is registered;
+    scaling: how far the replicas of the current version follow the load.
     """
 
     revision: int = 0

@@ -38,7 +38,7 @@ class ImageStore:
         with tarfile.open(fileobj=fileobj) as context:
             dockerfile = context.extractfile("Dockerfile").read().decode()
             source = dockerfile.split("COPY ")[1].split()[0].strip("/")
-            context.extractall(self.path(tag), filter="data")
+            context.extractall(self.path(tag))
         for name in os.listdir(os.path.join(self.path(tag), source)):
             shutil.move(os.path.join(self.path(tag), source, name), os.path.join(self.path(tag), name))
         return None, [{"stream": "built"}]
