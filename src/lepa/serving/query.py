@@ -125,8 +125,9 @@ class Query:
 
 
 class ServedModel:
-    """One model version in this frontend: its queue, its replicas, and who asked for what. comes_back: it may be scaled
-    to zero, and a replica is started when somebody asks."""
+    """One model version in this frontend: its queue, its replicas, and who asked for what. registration: no other model
+    has it, and no earlier registration of this one had it. comes_back: it may be scaled to zero, and a replica is
+    started when somebody asks."""
 
     def __init__(self, name: str, version: str, now: float) -> None:
         self.name = name
@@ -135,17 +136,17 @@ class ServedModel:
         self.record: ModelVersion | None = None
         self.batcher = Batcher()
         self.flights: dict[bytes, Task] = {}
-        self.cache_epoch = 0
+        self.registration = (self.key, 0)
         self.comes_back = False
         self.next_replica_id = 0
         self.metrics = ModelMetrics(now)
 
-    def configure(self, record: ModelVersion | None, cache_epoch: int) -> None:
+    def configure(self, record: ModelVersion | None, epoch: int) -> None:
         """Take the registered record; another registration starts with an empty cache and fresh batch sizes."""
         if record == self.record:
             return
         self.record = record
-        self.cache_epoch = cache_epoch
+        self.registration = (self.key, epoch)
         self.flights = {}
         if record is not None:
             fixed = record.batch_size > 0
@@ -257,7 +258,7 @@ class Predictions:
         key = f"{name}:{version}"
         if (model := self.models.get(key)) is None:
             model = self.models[key] = ServedModel(name, version, now)
-            model.cache_epoch = self._epoch
+            model.registration = (key, self._epoch)
         return model
 
     def _forget_if_unused(self, model: ServedModel) -> None:
@@ -359,7 +360,7 @@ class Predictions:
     def _ask(self, query: Query, model: ServedModel, data: bytes, now: float) -> None:
         """Find the output in the cache, or wait for it with those that ask the same, or be the first to ask."""
         if self.cache.bytes_max:
-            output = self.cache.get((model.cache_epoch, data))
+            output = self.cache.get((model.registration, data))
             model.metrics.cache_hits.total += 1
             if output is not None:
                 model.metrics.cache_hits.hits += 1
@@ -515,7 +516,7 @@ class Predictions:
         if model.flights.get(task.data) is task:
             del model.flights[task.data]
             if self.cache.bytes_max:
-                self.cache.put((model.cache_epoch, task.data), output)
+                self.cache.put((model.registration, task.data), output)
         for query in task.waiting:
             self._settle(query, model, output, "", now)
 

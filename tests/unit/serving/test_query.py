@@ -134,6 +134,17 @@ def test_a_version_can_be_asked_for() -> None:
     assert frontend.predictions.open_count == 1
 
 
+def test_versions_that_a_frontend_learns_of_at_once_do_not_share_answers() -> None:
+    frontend = Frontend()
+    frontend.replicas.append(frontend.join("1"))
+    for version, output in (("2", b"new"), ("1", b"old")):
+        frontend.ask(version=version)
+        ((replica, data),) = frontend.turn()
+        assert data == [b"x"]
+        frontend.answer(output, replica=frontend.replicas.index(replica))
+        assert frontend.answers[-1].output == output
+
+
 def test_a_model_that_is_registered_again_does_not_answer_from_the_old_cache() -> None:
     frontend = Frontend()
     frontend.ask()
