@@ -137,7 +137,7 @@ def test_a_version_can_be_asked_for() -> None:
 def test_versions_that_a_frontend_learns_of_at_once_do_not_share_answers() -> None:
     frontend = Frontend()
     frontend.replicas.append(frontend.join("1"))
-    for version, output in (("2", b"new"), ("1", b"old")):
+    for version, output in (("2", b"2.5"), ("1", b"1.5")):
         frontend.ask(version=version)
         ((replica, data),) = frontend.turn()
         assert data == [b"x"]
