@@ -142,10 +142,10 @@ def _ids(pid: int) -> list[str]:
 
 @contextlib.contextmanager
 def cluster(folder: Path, **settings: Any) -> Iterator[Cluster]:
-    """A bed with a server and three nodes that are ready. settings: more of each node's client block."""
+    """A bed with a server and three nodes that are ready. settings: more of the server's configuration."""
     with Bed(folder) as bed:
-        server = bed.agent("server", SERVER)
-        nodes = {name: bed.agent(name, node_of(server, **settings), start=False) for name in NODES}
+        server = bed.agent("server", {**SERVER, **settings})
+        nodes = {name: bed.agent(name, node_of(server), start=False) for name in NODES}
         for node in nodes.values():
             node.spawn()
         for node in nodes.values():
