@@ -2,8 +2,8 @@
 
 A service registered through Consul's API has a ttl check; its owner lets it pass and fail in turns. Measured is the
 time from that request until a blocking query of `health/service?passing` of the same agent returns, and until DNS says
-the same, on that agent and on a second one that follows the first. Reads are of `health/service` with 100 instances, one
-after another over one connection; beside stands the same of lepa's own `/v1/service/NAME`.
+the same, on that agent and on a second one that follows the first. Reads are of `health/service` with 100 instances,
+one after another over one connection; beside stands the same of lepa's own `/v1/service/NAME`.
 
 Expected on two cores: `consul.check_to_health_ms` and `consul.check_to_dns_ms` below 100, `consul.check_to_dns_far_ms`
 below 1,000; `consul.health_100` 100 a second or more. Measured beside other work: 4, 5, 10 and 540 at a load of 2; 11,

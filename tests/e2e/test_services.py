@@ -1,4 +1,5 @@
-"""What was reported of services and checks elsewhere, on a real agent. Ids name the reports that are followed."""
+"""What was reported of services and checks elsewhere, on a real agent. Ids name the reports that are followed; c51 is
+about reading services over HTTP."""
 
 import os
 import signal
@@ -6,8 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import dns.message
+import dns.query
+import dns.rcode
 import pytest
-from tests.e2e.agents import Agent, eventually, running
+from tests.e2e.agents import HOST, Agent, eventually, running
 from tests.e2e.jobs import SECOND, quick_update, shell_job
 from tests.integration.web_jobs import web_job
 
@@ -20,6 +24,13 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 
 def service(name: str, **fields: Any) -> dict[str, Any]:
     return {"Name": name, "Provider": "nomad", **fields}
+
+
+def looked_up(agent: Agent, name: str, rtype: str = "A") -> list[Any]:
+    """Records of a name; [] when there is no such name."""
+    answer = dns.query.udp(dns.message.make_query(name, rtype), HOST, 5, agent.ports["dns"])
+    assert answer.rcode() in {dns.rcode.NOERROR, dns.rcode.NXDOMAIN}
+    return [row for found in answer.answer for row in found]
 
 
 def healthy(alloc: Any) -> bool:
@@ -72,9 +83,13 @@ def test_b219_an_allocation_is_not_healthy_before_its_check_has_passed(agent: Ag
     checks = agent.get(f"/v1/client/allocation/{alloc['ID']}/checks")
     assert {check["Status"] for check in checks.values()} <= {"pending", "failure"}
     assert not healthy(agent.get(f"/v1/allocation/{alloc['ID']}"))
+    assert looked_up(agent, "late.service.consul") == []
     gate.touch()
     agent.alloc_until(alloc["ID"], healthy)
     assert agent.get("/v1/service/late")[0]["Status"] == "passing"
+    (found,) = eventually(lambda: looked_up(agent, "late.service.consul", "SRV"))
+    assert found.port == instance["Port"]
+    assert [row.address for row in looked_up(agent, found.target.to_text())] == [HOST]
     agent.purge("late")
 
 
@@ -97,6 +112,45 @@ def test_b214_services_of_what_died_during_an_outage_are_removed(tmp_path: Path)
         agent.start()
         eventually(lambda: agent.get("/v1/service/dies") == [])
         agent.purge("dies")
+
+
+def test_c51_services_are_listed_by_namespace_and_found_by_tag(agent: Agent) -> None:
+    agent.put("/v1/namespace", {"Name": "other"})
+    agent.run(
+        shell_job("mine", group={"Services": [service("mine", Tags=["x"]), service("mine", Tags=["y"], PortLabel="1")]})
+    )
+    agent.run(shell_job("theirs", group={"Services": [service("theirs")]}, Namespace="other"))
+
+    def listed(namespace: str) -> dict[str, list[str]]:
+        return {
+            f"{group['Namespace']}/{each['ServiceName']}": each["Tags"]
+            for group in agent.get("/v1/services", namespace=namespace)
+            for each in group["Services"]
+        }
+
+    eventually(lambda: listed("*") == {"default/mine": ["x", "y"], "other/theirs": []})
+    assert listed("other") == {"other/theirs": []}
+    assert [each["Tags"] for each in agent.get("/v1/service/mine", filter='Tags contains "y"')] == [["y"]]
+    first = agent.request("GET", "/v1/service/mine", query={"per_page": 1})
+    rest = agent.get("/v1/service/mine", next_token=first.headers["x-nomad-nexttoken"])
+    assert {each["Tags"][0] for each in (*first.json, *rest)} == {"x", "y"}
+    agent.purge("mine")
+    agent.delete("/v1/job/theirs", namespace="other", purge="true")
+    eventually(lambda: listed("*") == {})
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("PUT", "/v1/services", 405),
+        ("POST", "/v1/service/x", 405),
+        ("DELETE", "/v1/service/x/none", 404),
+        ("GET", "/v1/service/x?choose=2", 400),
+        ("GET", "/v1/service/x?filter=((", 400),
+    ],
+)
+def test_c51_what_is_refused(agent: Agent, method: str, path: str, status: int) -> None:
+    assert agent.request(method, path).status == status
 
 
 def test_instances_can_be_filtered_to_healthy_ones(agent: Agent) -> None:

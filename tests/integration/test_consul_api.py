@@ -394,6 +394,7 @@ def test_c36_what_is_refused(consul: ConsulAgent) -> None:
     assert consul.ask("PUT", "/v1/kv/big", b"x" * (512 * 1024 + 1)).status == 413
     assert consul.ask("PUT", "/v1/kv/a?cas=1&acquire=s", b"").status == 400
     assert consul.ask("PUT", "/v1/kv/%20a", b"").status == 400
+    assert consul.ask("PUT", "/v1/kv/a/../b", b"").status == 400
     assert consul.ask("PUT", "/v1/kv/", b"").status == 400
 
 

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from tests import components
 
 from lepa.catalog.table import Instance, Node, ServiceTable
 from lepa.dns.resolver import DnsSettings
@@ -192,5 +193,31 @@ def test_names_are_found_through_a_forwarder_of_the_host(
             assert "status: NXDOMAIN" in dig(port, "none.service.consul", "A")
             assert "status: NOERROR" in dig(port, "web.service.consul", "AAAA")
             assert short(port, "-x", "10.9.0.1") == ["n1.node.dc1.consul."]
+        finally:
+            process.terminate()
+
+
+def test_programs_of_the_host_find_names_by_its_libc(server: DnsServer, tmp_path: Path) -> None:
+    """The whole way: getent, glibc with a search list, dnsmasq on port 53 of an address of loopback, our server."""
+    components.require_root()
+    address, output = "127.0.0.153", (tmp_path / "output").open("wb")
+    command = dnsmasq_command(53, server.port, tmp_path)
+    resolver = [argument.replace("--listen-address=127.0.0.1", f"--listen-address={address}") for argument in command]
+    (tmp_path / "resolv.conf").write_text(
+        f"nameserver {address}\nsearch service.consul\noptions ndots:5 timeout:2 attempts:1\n"
+    )
+
+    def getent(name: str) -> list[str]:
+        command = f"mount --bind {tmp_path}/resolv.conf /etc/resolv.conf && exec getent ahostsv4 {name}"
+        done = subprocess.run(["unshare", "-m", "sh", "-c", command], capture_output=True, text=True, check=False)
+        return sorted({line.split()[0] for line in done.stdout.splitlines()})
+
+    with output, subprocess.Popen(resolver, stdout=output, stderr=output) as process:
+        try:
+            deadline = time.monotonic() + 20
+            while (found := getent("web.service.consul")) == [] and time.monotonic() < deadline:
+                assert process.poll() is None, (tmp_path / "output").read_text()
+            assert found == getent("web") == ["10.0.0.1", "10.0.0.2"]
+            assert getent("none.service.consul") == []
         finally:
             process.terminate()

@@ -285,6 +285,16 @@ def test_truncated_answers_show_every_instance_in_time() -> None:
     assert len(seen) > 450
 
 
+def test_a_truncated_answer_has_a_record_however_long_the_names_are() -> None:
+    long, tag = ".".join(["x" * 60] * 3), "t" * 63
+    rows = [instance(number, address=f"i{number}.{long}", tags=(tag,)) for number in range(1, 9)]
+    server = responder(ServiceTable.build(rows, [], 1))
+    for _ in range(20):
+        message = ask(f"{tag}.web.service.consul", "SRV", server=server, use_edns=False)
+        assert len(message.answer[0]) >= 1
+        assert message.flags & dns.flags.TC
+
+
 def test_an_answer_over_tcp_is_whole() -> None:
     table = ServiceTable.build([instance(number % 250, id=f"i{number}", port=number) for number in range(1_000)], [], 1)
     answer = responder(table).tcp(dns.message.make_query("web.service.consul", "SRV").to_wire())
