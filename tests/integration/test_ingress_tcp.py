@@ -6,6 +6,7 @@ import struct
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 import zmq
@@ -466,3 +467,28 @@ def test_a_port_on_one_address_is_opened_there_alone() -> None:
             here.connect(port)
         with socket.create_connection(("127.0.0.2", port), 10) as client:
             assert client.recv(1) == b"x"
+
+
+def test_a_silent_connection_is_kept_and_probed_on_both_sides() -> None:
+    """Heartbeats may be far apart: nothing is ended for being idle, and a peer that has vanished is noticed."""
+    port = free_port()
+    with serving(echo) as server, world(idle_s=0.1, head_s=0.1) as here:
+        here.route(tcp(server, port))
+        with here.connect(port) as client:
+            client.sendall(b"a")
+            assert read_size(client, 1) == b"a"
+            time.sleep(0.5)
+            client.sendall(b"b")
+            assert read_size(client, 1) == b"b"
+            assert _probed(local_port=port)
+            assert _probed(remote_port=server.port)
+
+
+def _probed(local_port: int = 0, remote_port: int = 0) -> bool:
+    """Whether the kernel runs the keep-alive timer of an established connection with one of these ports."""
+    for line in Path("/proc/net/tcp").read_text().splitlines()[1:]:
+        _, local, remote, state, _, timer, *_ = line.split()
+        ports = int(local.rpartition(":")[2], 16), int(remote.rpartition(":")[2], 16)
+        if (ports[0] == local_port or ports[1] == remote_port) and state == "01" and timer.startswith("02:"):
+            return True
+    return False
