@@ -44,6 +44,8 @@ TTL_MIN_S = 1.0
 TTL_MAX_S = 300.0
 SERVICE_API_TTL_S = 2.0
 """The service API states no lifetime; its answers are kept this long."""
+LOST_S = 5.0
+"""An address where nobody answered is tried last for this long."""
 NAMES_MAX = 10_000
 """Services one locator remembers."""
 _DATAGRAM_MAX = 65_535
@@ -194,17 +196,20 @@ class Locator:
         self._clock = clock
         self._uniform = random.uniform
         self._known: dict[str, tuple[float, tuple[Located, ...]]] = {}
+        self._lost: dict[Address, float] = {}
         self._lock = threading.Lock()
 
     def locate(self, service: str) -> list[Address]:
-        """All addresses of a service, best first; empty when nobody offers it. Raises LepaError(timeout) when the
-        provider is away and nothing is remembered."""
+        """All addresses of a service, best first, those that were lost lately last; empty when nobody offers it. Raises
+        LepaError(timeout) when the provider is away and nothing is remembered."""
         now = self._clock()
         with self._lock:
             until, places = self._known.get(service, (0.0, ()))
         if now >= until:
             places = self._ask(service, places, now)
-        return ordered(places, self._uniform)
+        with self._lock:
+            lost = {address for address, until in self._lost.items() if now < until}
+        return sorted(ordered(places, self._uniform), key=lost.__contains__)
 
     def _ask(self, service: str, old: tuple[Located, ...], now: float) -> tuple[Located, ...]:
         try:
@@ -231,6 +236,14 @@ class Locator:
         """Ask again next time: an address did not answer."""
         with self._lock:
             self._known.pop(service, None)
+
+    def lost(self, service: str, address: Address) -> None:
+        """Nobody answered there: look the service up again, and try its other addresses first for a while."""
+        with self._lock:
+            self._known.pop(service, None)
+            if len(self._lost) >= NAMES_MAX:
+                self._lost.clear()
+            self._lost[address] = self._clock() + LOST_S
 
 
 # Load balancers

@@ -8,6 +8,7 @@ from lepa.model.errors import Code, LepaError
 from lepa.serving.addresses import Address
 
 TIMEOUT_S = 10.0
+CONNECT_TIMEOUT_S = 2.0
 
 _CODES: dict[int, Code] = {400: "invalid", 404: "not_found", 409: "conflict"}
 
@@ -21,10 +22,17 @@ def call(address: Address, method: str, path: str, body: Any = None, timeout_s: 
 def send(address: Address, method: str, path: str, body: bytes = b"", timeout_s: float = TIMEOUT_S) -> bytes:
     """The body of a 200 answer.
 
-    Raises LepaError: with the frontend's own sentence for a refusal, `timeout` when nobody answers.
+    Raises LepaError: with the frontend's own sentence for a refusal, `timeout` when nobody answers. Then the fact
+    `unreached` says that no connection could be made, so that the request was certainly not carried out.
     """
-    connection = http.client.HTTPConnection(*address, timeout=timeout_s)
+    connection = http.client.HTTPConnection(*address, timeout=min(CONNECT_TIMEOUT_S, timeout_s))
     try:
+        connection.connect()
+    except OSError as error:
+        sentence = f"{method} {path}: nobody answers at {address}: {error}"
+        raise LepaError("timeout", sentence, unreached=True) from error
+    try:
+        connection.sock.settimeout(timeout_s)
         connection.request(method, path, body, {"Content-Type": "application/json"})
         response = connection.getresponse()
         answer = response.read()

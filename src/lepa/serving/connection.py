@@ -18,10 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from lepa.model.errors import LepaError, invalid, not_found
+from lepa.serving.addresses import Address
 from lepa.serving.admin_client import call
 from lepa.serving.container_managers.protocol import ContainerManager, StartOptions
 from lepa.serving.records import BATCH_SIZE_ADAPTIVE
 
+LOOK_UPS = 2
+"""Times that query frontends are looked for, for one question."""
 READY_TIMEOUT_S = 60.0
 POLL_S = 0.05
 NO_CONTAINER = "NO_CONTAINER"
@@ -290,17 +293,38 @@ class ClipperConnection:
     # Asking
 
     def predict(self, app_name: str, value: Any, version: str | int = "", uid: int | None = None) -> Any:
-        """Ask an application about one input; the decoded answer. uid: the user who asks."""
-        self._check_connected()
+        """Ask an application about one input; the decoded answer. uid: the user who asks. Where no frontend answers
+        the next one is asked."""
         body = {"input": value, **({"version": str(version)} if version != "" else {})}
         body |= {} if uid is None else {"uid": uid}
-        return call(self.cm.get_query_addr(), "POST", f"/{app_name}/predict", body)
+        return self._ask(f"/{app_name}/predict", body, again=True)
 
     def update(self, app_name: str, value: Any, label: float | str, uid: int = 0) -> bool:
         """Tell an application what the right answer to an input was; True when its policy could learn from it."""
-        self._check_connected()
         body = {"uid": uid, "input": value, "label": label}
-        return str(call(self.cm.get_query_addr(), "POST", f"/{app_name}/update", body)).endswith("1")
+        return str(self._ask(f"/{app_name}/update", body, again=False)).endswith("1")
+
+    def _ask(self, path: str, body: Any, *, again: bool) -> Any:
+        """The answer of a query frontend: of the first that gives one, looked for once more where none does.
+
+        again: another may be asked although this one may have been reached.
+        """
+        self._check_connected()
+        tried: set[Address] = set()
+        failure = not_found("no query frontend is known")
+        for _ in range(LOOK_UPS):
+            for address in self.cm.get_query_addrs():
+                if address in tried:
+                    continue
+                tried.add(address)
+                try:
+                    return call(address, "POST", path, body)
+                except LepaError as error:
+                    if error.code != "timeout" or not (again or error.facts.get("unreached")):
+                        raise
+                    self.cm.query_addr_lost(address)
+                    failure = error
+        raise failure
 
     def get_query_addr(self) -> str:
         """host:port of the query frontend."""

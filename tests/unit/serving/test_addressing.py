@@ -98,6 +98,24 @@ def test_providers_are_named_by_urls() -> None:
         dns_provider("http://a:1")
 
 
+def test_a_lost_address_is_tried_last_for_a_while_and_looked_up_anew() -> None:
+    clock = Time()
+    provider = Provider(A, B, ttl_s=60.0)
+    locator = Locator(provider, clock)
+    locator.locate("x")
+    locator.lost("x", A)
+    assert [locator.locate("x") for _ in range(20)] == [[B, A]] * 20
+    assert provider.asked == 2
+    clock.now += addressing.LOST_S
+    assert sorted(locator.locate("x")) == [A, B]
+
+
+def test_instances_that_are_known_to_be_ill_are_left_out() -> None:
+    answer = [{"Address": "a", "Port": 1, "Status": "critical"}, {"Address": "b", "Port": 2, "Status": "passing"}]
+    with service_api(answer) as (api, _):
+        assert [place.address for place in NomadServiceProvider(api).resolve("web").places] == [B]
+
+
 def test_load_balancers_say_where_to_go_and_how_they_find_the_service() -> None:
     fabio = Fabio("lb")
     assert (fabio.http(), fabio.rpc()) == (Address("lb", 9999), Address("lb", 7000))

@@ -29,4 +29,4 @@ def test_nobody_at_the_address_is_a_timeout_that_names_it() -> None:
         address = Address("127.0.0.1", unused.getsockname()[1])
         with pytest.raises(LepaError, match=f"nobody answers at {address}") as refused:
             call(address, "GET", "/admin/ping")
-    assert refused.value.code == "timeout"
+    assert (refused.value.code, refused.value.facts) == ("timeout", {"unreached": True})

@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from lepa.model.errors import LepaError
+from lepa.serving import connection as connection_module
+from lepa.serving.addresses import Address
 from lepa.serving.connection import ClipperConnection
 from lepa.serving.container_managers.local import LocalContainerManager
 
@@ -22,6 +24,68 @@ def test_names_that_cannot_be_part_of_a_job_or_host_name_are_refused(tmp_path: P
     connection._connected = True
     with pytest.raises(LepaError, match="Invalid value"):
         connection.build_model(name, 1, tmp_path)
+
+
+class Frontends(LocalContainerManager):
+    """A manager that knows where query frontends are said to be: each look-up tells the next list."""
+
+    def __init__(self, directory: Path, *look_ups: list[Address]) -> None:
+        super().__init__("none", directory)
+        self.look_ups = list(look_ups)
+        self.lost: list[Address] = []
+
+    def get_query_addrs(self) -> list[Address]:
+        return self.look_ups.pop(0)
+
+    def query_addr_lost(self, address: Address) -> None:
+        self.lost.append(address)
+
+
+@pytest.fixture
+def answering(monkeypatch: pytest.MonkeyPatch) -> dict[Address, LepaError]:
+    """Addresses where something goes wrong; all others answer with where they were asked."""
+    trouble: dict[Address, LepaError] = {}
+
+    def call(address: Address, method: str, path: str, body: object) -> str:
+        if address in trouble:
+            raise trouble[address]
+        return f"{address}{path}"
+
+    monkeypatch.setattr(connection_module, "call", call)
+    return trouble
+
+
+A, B, C = (Address(host, 1337) for host in "abc")
+GONE = LepaError("timeout", "nobody answers", unreached=True)
+
+
+def connected(manager: LocalContainerManager) -> ClipperConnection:
+    connection = ClipperConnection(manager)
+    connection._connected = True
+    return connection
+
+
+def test_the_next_frontend_is_asked_and_all_are_looked_for_again(
+    tmp_path: Path, answering: dict[Address, LepaError]
+) -> None:
+    answering |= {A: GONE, B: LepaError("timeout", "it was asked and does not answer")}
+    manager = Frontends(tmp_path, [A, B], [A, B, C])
+    assert connected(manager).predict("app", 1) == "c:1337/app/predict"
+    assert manager.lost == [A, B]
+    with pytest.raises(LepaError, match="nobody answers"):
+        connected(Frontends(tmp_path, [A], [A])).predict("app", 1)
+
+
+def test_feedback_is_not_told_twice_and_a_refusal_is_an_answer(
+    tmp_path: Path, answering: dict[Address, LepaError]
+) -> None:
+    answering |= {A: GONE, B: LepaError("timeout", "it was asked and does not answer")}
+    assert not connected(Frontends(tmp_path, [A, C])).update("app", 1, 2.0)
+    with pytest.raises(LepaError, match="it was asked"):
+        connected(Frontends(tmp_path, [B, C])).update("app", 1, 2.0)
+    answering[A] = LepaError("invalid", "wrong shape")
+    with pytest.raises(LepaError, match="wrong shape"):
+        connected(Frontends(tmp_path, [A, C])).predict("app", 1)
 
 
 def test_stopping_works_unconnected(tmp_path: Path) -> None:

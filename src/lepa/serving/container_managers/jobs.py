@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from lepa.model.errors import Code, LepaError
+from lepa.model.errors import Code, LepaError, not_found
 from lepa.serving import admin_client, model_archive
 from lepa.serving.addresses import Address, parse_address
 from lepa.serving.addressing import Direct, DnsProvider, LoadBalancer, Locator, NomadServiceProvider
@@ -207,6 +207,16 @@ class JobsContainerManager:
 
     def get_query_addr(self) -> Address:
         return self._balancer.http() or self._locator.first(self.plan.query_service)
+
+    def get_query_addrs(self) -> Sequence[Address]:
+        balancer = self._balancer.http()
+        found = [balancer] if balancer else self._locator.locate(self.plan.query_service)
+        if not found:
+            raise not_found(f"nobody offers the service {self.plan.query_service}")
+        return found
+
+    def query_addr_lost(self, address: Address) -> None:
+        self._locator.lost(self.plan.query_service, address)
 
     def get_metric_addr(self) -> Address:
         return self._locator.first(self.plan.query_service)

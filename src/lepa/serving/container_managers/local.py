@@ -145,6 +145,12 @@ class LocalContainerManager:
     def get_query_addr(self) -> Address:
         return Address(self._host, self._read().query_port)
 
+    def get_query_addrs(self) -> Sequence[Address]:
+        return [self.get_query_addr()]
+
+    def query_addr_lost(self, address: Address) -> None:
+        """There is no other."""
+
     def get_metric_addr(self) -> Address:
         return self.get_query_addr()
 

@@ -65,5 +65,11 @@ class ContainerManager(Protocol):
     def get_query_addr(self) -> Address:
         """Where predictions are asked."""
 
+    def get_query_addrs(self) -> Sequence[Address]:
+        """Every address where they may be asked, in the order in which to try them. Raises LepaError(not_found)."""
+
+    def query_addr_lost(self, address: Address) -> None:
+        """Nobody answered at that address: others come first for a while."""
+
     def get_metric_addr(self) -> Address:
         """Where metrics are read."""
