@@ -396,7 +396,7 @@ class TestServerTrouble:
         self, tmp_path: Path, servers: Servers
     ) -> None:
         async with running_client(tmp_path, servers):
-            servers.place(alloc := placed(job_of(mock(services=(web(),)))))
+            servers.place(alloc := placed(job_of(mock(services=(web(),))), allocated_resources=port("http", 1)))
             await servers.until(lambda: servers.services and alloc.id in servers.reported)
             servers.nodes.clear()
             servers.services.clear()
