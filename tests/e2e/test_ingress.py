@@ -50,7 +50,7 @@ def web(count: int, version: str, *tags: str) -> dict[str, Any]:
         task={"Env": {"VERSION": version}},
         group={
             "Networks": [{"DynamicPorts": [{"Label": "http"}]}],
-            "ShutdownDelay": SECOND,
+            "ShutdownDelay": 3 * SECOND,
             "Services": [
                 {
                     "Name": "web",
@@ -61,7 +61,7 @@ def web(count: int, version: str, *tags: str) -> dict[str, Any]:
                 }
             ],
         },
-        Update=quick_update(HealthCheck="checks"),
+        Update=quick_update(HealthCheck="checks", MaxParallel=2),
     )
 
 
