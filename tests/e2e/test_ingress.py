@@ -154,6 +154,8 @@ def test_a_service_is_scaled_and_updated_under_load_without_a_failed_request(pla
     with Load(place.http, "/web/x") as over_http, Load(place.tcp, "/x") as over_tcp:
         place.agent.run(web(5, "one", *tags))
         place.agent.running("web", 5)
+        # An update takes any instances first: it must not meet two that answer beside three that do not yet.
+        place.agent.deployment("web", lambda found: found["JobVersion"] == 1 and found["Status"] == "successful", 60)
         place.agent.run(web(5, "two", *tags))
         eventually(lambda: over_http.seen == {"one", "two"}, 60)
         place.agent.deployment("web", lambda found: found["JobVersion"] == 2 and found["Status"] == "successful", 90)
