@@ -114,14 +114,18 @@ APP: Tree = {
     "delete": Row("lepa.cli.serving:app_delete", "Take an application away"),
     "link": Row("lepa.cli.serving:app_link", "Let a model answer an application"),
     "list": Row("lepa.cli.serving:app_list", "List applications"),
+    "policy": Row("lepa.cli.serving:app_policy", "Say how the models of an application answer it"),
     "register": Row("lepa.cli.serving:app_register", "Make an application answer predictions"),
     "unlink": Row("lepa.cli.serving:app_unlink", "Let a model no longer answer an application"),
 }
 MODEL: Tree = {
+    "autoscale": Row("lepa.cli.serving:model_autoscale", "Let a model's replicas follow its load"),
     "deploy": Row("lepa.cli.serving:model_deploy", "Deploy a fitted model or a function"),
     "list": Row("lepa.cli.serving:model_list", "List models"),
+    "rollback": Row("lepa.cli.serving:model_rollback", "Go back to the version before"),
     "scale": Row("lepa.cli.serving:model_scale", "Set the number of a model's replicas"),
     "stop": Row("lepa.cli.serving:model_stop", "Stop a model's replicas and forget it"),
+    "top": Row("lepa.cli.serving:model_top", "Show what applications and models do now"),
 }
 COMMANDS: Tree = {
     "agent": Row("lepa.cli.agent:agent", "Run an agent: server, client or both"),

@@ -6,15 +6,16 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lepa.cli.flags import argument, command, flag, option
-from lepa.cli.output import Json, table
+from lepa.cli import model_top as view
+from lepa.cli.flags import argument, command, flag, option, repeated
+from lepa.cli.output import Json, bare, table
 from lepa.cli.session import Session, Shape, api, read_input, segment, shaped
-from lepa.kit.durations import MICROSECOND, format_duration, parse_duration
+from lepa.kit.durations import MICROSECOND, SECOND, format_duration, parse_duration
 from lepa.model.errors import LepaError, invalid, not_found
 
 if TYPE_CHECKING:
@@ -24,6 +25,9 @@ DEFAULT_CLUSTER = "default-cluster"
 DEFAULT_SLO = "100ms"
 GONE_POLL_S, GONE_LOOKS_MAX = 0.1, 300
 """How long replicas that were told to stop may take."""
+DEFAULT_INTERVAL = "1s"
+LOOKS_MAX = 7 * 24 * 3600
+"""Looks of one `lepa model top`: a week of those that are a second apart."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-z0-9.]+")
 
@@ -73,13 +77,18 @@ def serving(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _micros(text: str) -> int:
-    try:
-        micros = parse_duration(text) // MICROSECOND
-    except ValueError as error:
-        raise invalid(f"-slo: {error}") from error
+    micros = _duration("slo", text) // MICROSECOND
     if micros <= 0:
         raise invalid("-slo is longer than nothing, such as 20ms")
     return micros
+
+
+def _duration(name: str, text: str) -> int:
+    """The nanoseconds that a flag was given."""
+    try:
+        return parse_duration(text)
+    except ValueError as error:
+        raise invalid(f"-{name}: {error}") from error
 
 
 # Applications
@@ -144,6 +153,50 @@ def app_unlink(cluster: Cluster, application: str, model: str) -> None:
 
 @command()
 @argument("application", shown="<app>")
+@argument("policy")
+@repeated("option", "An option of the policy; may be given several times.", metavar="key=value")
+@serving
+def app_policy(cluster: Cluster, application: str, policy: str, option: Sequence[str]) -> None:
+    """Say how the models of an application answer it: which of them are asked, and how their outputs become one.
+
+    Policies: single, split, canary, majority, weighted, and those that learn from feedback: epsilon-greedy, thompson,
+    exp3, exp4. Options that are not given have their defaults. An arm is written `model:version`, `model` or `version`:
+    `-option canary=2 -option share=0.05`, `-option weights=2=9,1=1`, `-option shadow=2,other`.
+    """
+    cluster.running().set_policy(application, policy, _policy_options(option))
+    cluster.session.out.line(f"Application {application} is answered by policy {policy}")
+
+
+def _policy_options(pairs: Sequence[str]) -> Json:
+    """What `-option` says, in the types of `selection.PolicyOptions`."""
+    import msgspec
+
+    from lepa.serving.selection import PolicyOptions
+
+    values: dict[str, Any] = {}
+    for pair in pairs:
+        key, equals, text = pair.partition("=")
+        if not equals:
+            raise invalid(f'-option is written KEY=VALUE, not "{pair}"')
+        values[key] = _OPTION_FORMS.get(key, str)(text)
+    try:
+        options: Json = msgspec.to_builtins(msgspec.convert(values, PolicyOptions, strict=False))
+    except msgspec.ValidationError as error:
+        known = ", ".join(PolicyOptions.__struct_fields__)
+        raise invalid(f"-option: {error}; known are {known}") from error
+    return options
+
+
+def _shares(text: str) -> dict[str, str]:
+    """`arm=weight,…`."""
+    return {arm: weight for arm, _, weight in (part.partition("=") for part in text.split(","))}
+
+
+_OPTION_FORMS: dict[str, Callable[[str], Any]] = {"weights": _shares, "shadow": lambda text: text.split(",")}
+
+
+@command()
+@argument("application", shown="<app>")
 @serving
 def app_delete(cluster: Cluster, application: str) -> None:
     """Take an application away; its models stay."""
@@ -179,8 +232,10 @@ def model_deploy(
 ) -> None:
     """Deploy a model and wait until its replicas are connected.
 
-    A file holds a fitted scikit-learn estimator (pickle or joblib); `module:name` is a function that takes a list of
-    inputs and returns one output for each, or an estimator, in a Python module of the current directory.
+    A file holds a fitted model, and its suffix says of which framework: scikit-learn (.pkl, .pickle, .joblib), xgboost
+    (.ubj, .json), lightgbm (.txt), onnx (.onnx) or pytorch (.pt, .pth: TorchScript). `module:name` is, in a Python
+    module of the current directory, a function that takes a batch of inputs and returns one output for each, a model of
+    one of these frameworks, or whatever else has a predict method.
     """
     from lepa.serving.deployers import save_source
 
@@ -263,6 +318,112 @@ def _wait_until_gone(session: Session, connection: "ClipperConnection", key: str
 def _connected(connection: "ClipperConnection") -> list[str]:
     """`name:version` of every connected replica."""
     return [each["model_id"] for each in connection.get_all_model_replicas(verbose=True)]
+
+
+@command()
+@argument("model")
+@option("min", "Replicas at least; 0 lets it go away while nobody asks. Default: 1.", kind=int, metavar="count")
+@option("max", "Replicas at most. Default: 10.", kind=int, metavar="count")
+@option("busy", "Share of time that a replica should work, in 0..1. Default: 0.7.", kind=float, metavar="share")
+@option("down-after", "Fewer must be enough for so long before one goes. Default: 1m.", metavar="duration")
+@option("idle", "With -min=0: the last one goes after so long without a query. Default: 5m.", metavar="duration")
+@flag("off", "Let the replicas stay as many as they are.")
+@serving
+def model_autoscale(
+    cluster: Cluster,
+    model: str,
+    min: int | None,
+    max: int | None,
+    busy: float | None,
+    down_after: str | None,
+    idle: str | None,
+    off: bool,
+) -> None:
+    """Let the number of a model's replicas follow its load."""
+    given = {
+        "replicas_min": min,
+        "replicas_max": max,
+        "busy_target": busy,
+        "down_after_s": down_after and _duration("down-after", down_after) / SECOND,
+        "idle_s": idle and _duration("idle", idle) / SECOND,
+    }
+    settings = {key: value for key, value in given.items() if value is not None}
+    if off and settings:
+        raise invalid("-off goes alone: it ends what the other flags describe")
+    connection = cluster.running()
+    if off:
+        connection.stop_autoscale(model)
+        cluster.session.out.line(f"Model {model} keeps the replicas it has")
+    else:
+        connection.set_autoscale(model, **settings)
+        cluster.session.out.line(f"The replicas of model {model} follow its load")
+
+
+@command()
+@argument("model")
+@serving
+def model_rollback(cluster: Cluster, model: str) -> None:
+    """Make the version of a model current that was so before; done twice, it is undone."""
+    connection = cluster.running()
+    connection.roll_back_model(model)
+    cluster.session.out.line(f"Model {model} answers with version {connection.get_current_model_version(model)}")
+
+
+@command()
+@flag("once", "Print what happens within one interval, and end; so it is in a pipe.")
+@option("interval", "Time between two looks.", default=DEFAULT_INTERVAL, metavar="duration")
+@serving
+def model_top(cluster: Cluster, once: bool, interval: str) -> None:
+    """Show what applications and models do now, over and over until Ctrl-C.
+
+    Rates, shares of defaults and how busy replicas are belong to the last interval, latencies to the newest queries;
+    of several query frontends the worst latency is shown.
+    """
+    interval_s = _duration("interval", interval) / SECOND
+    if interval_s <= 0:
+        raise invalid("-interval is longer than nothing, such as 1s")
+    connection, session = cluster.running(), cluster.session
+    if once or not session.out.live:
+        _follow(session, connection, interval_s, 1, session.out.line)
+        return
+    from rich.live import Live
+    from rich.text import Text
+
+    with Live(Text(""), auto_refresh=False) as live:
+
+        def draw(text: str) -> None:
+            live.update(Text.from_ansi(text if session.out.colour else bare(text)), refresh=True)
+
+        _follow(session, connection, interval_s, LOOKS_MAX, draw)
+
+
+def _follow(
+    session: Session, connection: "ClipperConnection", interval_s: float, looks: int, draw: Callable[[str], None]
+) -> None:
+    """Draw the difference of each look at the query frontends and the one before."""
+    before, before_ns = _look(connection), session.now_ns()
+    for _ in range(looks):
+        session.sleep(interval_s)
+        after, after_ns = _look(connection), session.now_ns()
+        draw(view.render(before, after, (after_ns - before_ns) / SECOND))
+        before, before_ns = after, after_ns
+
+
+def _look(connection: "ClipperConnection") -> view.Look:
+    """What every query frontend that answers says of itself."""
+    from lepa.serving.admin_client import call
+
+    found: view.Look = {}
+    failure = not_found("no query frontend is known")
+    for address in connection.cm.get_query_addrs():
+        try:
+            found[str(address)] = call(address, "GET", "/top")
+        except LepaError as error:
+            connection.cm.query_addr_lost(address)
+            failure = error
+    if not found:
+        raise failure
+    return found
 
 
 @command()

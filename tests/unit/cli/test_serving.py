@@ -1,12 +1,24 @@
 """Models as endpoints."""
 
+import re
+import sys
 from typing import Any
 
 import pytest
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_agent import FakeAgent
+from tests.unit.cli.test_model_top import application, look, model
 
 from lepa.cli import serving
+from lepa.cli import session as sessions
+from lepa.cli.session import Session
+from lepa.cli.terminal import Terminal
+from lepa.model.errors import LepaError
+from lepa.sdk.connection import Connection
+from lepa.serving import admin_client
+from lepa.serving.autoscale import Autoscale
+from lepa.serving.frameworks import CLOSURE, FRAMEWORKS
+from lepa.serving.selection import POLICIES
 
 APP = {
     "name": "sums",
@@ -18,11 +30,25 @@ APP = {
 MODEL = {"model_name": "double", "model_version": "1", "input_type": "doubles", "is_current_version": True}
 
 
+class FakeManager:
+    """Knows two query frontends."""
+
+    def __init__(self) -> None:
+        self.lost: list[str] = []
+
+    def get_query_addrs(self) -> list[str]:
+        return ["a:1337", "b:1337"]
+
+    def query_addr_lost(self, address: str) -> None:
+        self.lost.append(address)
+
+
 class FakeConnection:
     """Remembers what it was asked, and answers as one cluster with one application and one model."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
+        self.cm = FakeManager()
         self.replicas = [["double:1"] * 2]
         self.linked = ["double"]
         self.app: dict[str, Any] | None = APP
@@ -155,3 +181,121 @@ def test_models_are_named_after_their_source(source: str, name: str) -> None:
 
 def test_replicas_that_do_not_go_are_an_error(cluster: FakeConnection, lepa: Run) -> None:
     assert "are still connected" in lepa("model", "scale", "double", "1").error
+
+
+def test_a_policy_is_set_with_options_in_their_types(cluster: FakeConnection, lepa: Run) -> None:
+    done = lepa("app", "policy", "sums", "canary", "-option", "canary=2", "-option=share=0.1", "-option=shadow=3,x:1")
+    assert done.out == "Application sums is answered by policy canary\n"
+    lepa("app", "policy", "sums", "split", "-option=weights=double:1=9,2=1")
+    lepa("app", "policy", "sums", "majority")
+    assert cluster.calls == [
+        ("set_policy", "sums", "canary", {"canary": "2", "share": 0.1, "shadow": ("3", "x:1")}),
+        ("set_policy", "sums", "split", {"weights": {"double:1": 9.0, "2": 1.0}}),
+        ("set_policy", "sums", "majority", {}),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("share", "written KEY=VALUE"),
+        ("shares=1", "unknown field `shares`; known are epsilon, eta"),
+        ("share=much", "Expected `float`"),
+        ("weights=2", "Expected `float`"),
+        ("combine=sum", "Invalid enum value 'sum'"),
+    ],
+)
+def test_options_that_no_policy_has_are_refused(cluster: FakeConnection, lepa: Run, option: str, sentence: str) -> None:
+    done = lepa("app", "policy", "sums", "canary", "-option", option)
+    assert done.code == 1
+    assert sentence in done.error
+    assert cluster.calls == []
+
+
+def test_replicas_follow_the_load_until_they_are_told_not_to(cluster: FakeConnection, lepa: Run) -> None:
+    done = lepa("model", "autoscale", "double", "-min=0", "-max=8", "-busy=0.5", "-down-after=10s", "-idle=2m")
+    assert done.out == "The replicas of model double follow its load\n"
+    lepa("model", "autoscale", "double")
+    assert lepa("model", "autoscale", "-off", "double").out == "Model double keeps the replicas it has\n"
+    assert cluster.calls == [
+        ("set_autoscale", "double", 0, 8, 0.5, 10.0, 120.0),
+        ("set_autoscale", "double"),
+        ("stop_autoscale", "double"),
+    ]
+    assert "-off goes alone" in lepa("model", "autoscale", "double", "-off", "-min=0").error
+    assert "-idle: invalid duration" in lepa("model", "autoscale", "double", "-idle=x").error
+
+
+def test_a_model_goes_back_and_says_to_which_version(cluster: FakeConnection, lepa: Run) -> None:
+    assert lepa("model", "rollback", "double").out == "Model double answers with version 1\n"
+    assert cluster.calls == [("roll_back_model", "double")]
+
+
+def test_help_texts_name_every_policy_framework_and_default(lepa: Run) -> None:
+    policies = lepa("app", "policy", "-help").out
+    assert [name for name in POLICIES if name not in policies] == ["DefaultOutputSelectionPolicy"]
+    deploy = re.sub(r"-\s+", "-", lepa("model", "deploy", "-help").out)
+    assert [name for name in FRAMEWORKS if name not in deploy] == [CLOSURE]
+    assert [suffix for row in FRAMEWORKS.values() for suffix in row.files if suffix not in deploy] == []
+    autoscale = " ".join(lepa("model", "autoscale", "-help").out.split())
+    assert Autoscale() == Autoscale(1, 10, 0.7, 60.0, 300.0)
+    assert all(f"Default: {value}." in autoscale for value in ("1", "10", "0.7", "1m", "5m"))
+
+
+class Frontends:
+    """Query frontends that answered ten queries more at each look, one second apart."""
+
+    def __init__(self) -> None:
+        self.now_ns = 0
+        self.away: set[str] = set()
+
+    def sleep(self, seconds: float) -> None:
+        self.now_ns += int(seconds * 1e9)
+
+    def call(self, address: str, method: str, path: str) -> Any:
+        assert (method, path) == ("GET", "/top")
+        if address in self.away:
+            raise LepaError("timeout", f"nobody answers at {address}")
+        answered = self.now_ns // 10**8
+        return look(application(answered), model(answered))
+
+
+@pytest.fixture
+def frontends(cluster: FakeConnection, monkeypatch: pytest.MonkeyPatch) -> Frontends:
+    made = Frontends()
+
+    def passing(nomad: Connection, out: Terminal) -> Session:
+        return Session(nomad, out, now_ns=lambda: made.now_ns, sleep=made.sleep)
+
+    monkeypatch.setattr(sessions, "open_session", passing)
+    monkeypatch.setattr(admin_client, "call", made.call)
+    return made
+
+
+def test_in_a_pipe_top_is_printed_once(cluster: FakeConnection, frontends: Frontends, lepa: Run) -> None:
+    shown = lepa("model", "top").out
+    assert shown.startswith("Applications\nApplication  Policy")
+    assert shown.split("\n")[2].split()[:3] == ["digits", "single", "20.0"]
+    assert frontends.now_ns == 10**9
+    lepa("model", "top", "-once", "-interval=5s")
+    assert frontends.now_ns == 6 * 10**9
+
+
+def test_on_a_terminal_top_is_drawn_again_and_again(
+    cluster: FakeConnection, frontends: Frontends, lepa: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "LOOKS_MAX", 3)
+    monkeypatch.setattr(sessions, "terminal", lambda **_: Terminal(sys.stdout, sys.stderr, colour=False, live=True))
+    assert "20.0" in lepa("model", "top").out
+    assert frontends.now_ns == 3 * 10**9
+
+
+def test_a_frontend_that_is_away_is_left_out_and_all_of_them_an_error(
+    cluster: FakeConnection, frontends: Frontends, lepa: Run
+) -> None:
+    frontends.away = {"a:1337"}
+    assert lepa("model", "top").out.split("\n")[2].split()[2] == "10.0"
+    assert set(cluster.cm.lost) == {"a:1337"}
+    frontends.away.add("b:1337")
+    assert "nobody answers at b:1337" in lepa("model", "top").error
+    assert "longer than nothing" in lepa("model", "top", "-interval=0s").error
