@@ -7,6 +7,7 @@ or, in the moments in which something moves, the application's default. It is ne
 import contextlib
 import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from lepa.model.errors import LepaError
 from lepa.serving import deployers
 from lepa.serving.addresses import Address
 from lepa.serving.addressing import Fabio, NomadServiceProvider, SrvDnsProvider
+from lepa.serving.admin_client import call
 from lepa.serving.connection import ClipperConnection
 from lepa.serving.container_managers.job_files import PartResources
 from lepa.serving.container_managers.jobs import JobsContainerManager
@@ -41,12 +43,27 @@ EXPECTED = {
     "negate": lambda number: -float(number),
 }
 PAUSE_S = 0.02
+MOVE_S = 60.0
 BALANCER_PORT = 7000
+SECOND_PROCESS = """
+import sys
+from lepa.serving.connection import ClipperConnection
+from lepa.serving.container_managers.jobs import JobsContainerManager
+
+connection = ClipperConnection(JobsContainerManager(sys.argv[1], "left"))
+connection.connect()
+assert connection.predict("double", [4.0])["output"] == 8.0
+connection.set_num_replicas("negate", 2)
+connection.wait_for_replicas("negate", 1, 2)
+connection.stop_models(["double"])
+"""
+"""Run on a node: it finds what the test has started, asks it, and changes it."""
 
 
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     with cluster(tmp_path_factory.mktemp("serving"), ingress={"enabled": True}) as made:
+        made.server.put("/v1/operator/scheduler/configuration", {"SchedulerAlgorithm": "spread"})
         yield made
 
 
@@ -122,43 +139,56 @@ class Callers:
             if (took := time.monotonic() - asked) > SLO_MICROS / 1e6 + 0.5:
                 self.late.append(took)
 
-    def go_on(self, count: int = 10) -> bool:
-        """Whether each model has given `count` more answers of its own, all three soon."""
+    def go_on(self, count: int = 10) -> None:
+        """Return once each model has given `count` more answers."""
         before = dict(self.answered)
-        wait_until(lambda: all(self.answered[model] >= before[model] + count for model in MODELS), 30.0)
-        return True
+        wait_until(lambda: all(self.answered[model] >= before[model] + count for model in MODELS), MOVE_S)
+
+    def check(self, unlucky_max: int = 0) -> None:
+        """Nothing was wrong. At most `unlucky_max` questions went to an address where nobody was any more, and were
+        answered late or not at all."""
+        print(f"answered {self.answered}, defaults {self.defaults}, late {self.late}, refused {self.refused}")
+        assert self.wrong == []
+        assert len(self.late) + len(self.refused) <= unlucky_max
 
 
-def frontends(here: Cluster, name: str) -> set[tuple[str, int]]:
+def frontends(here: Cluster, name: str) -> set[Address]:
+    """Where query frontends of a serving cluster take questions."""
     found = here.server.get(f"/v1/service/clipper-{name}-query-frontend-service")
-    return {(one["Address"], one["Port"]) for one in found if one["Status"] == "passing"}
+    return {address for one in found if answers(address := Address(one["Address"], one["Port"]))}
 
 
-def move_a_frontend(here: Cluster, name: str) -> None:
-    """Ask for the end of one frontend; it comes up at another address."""
-    before = frontends(here, name)
-    job_id = f"clipper-{name}-query-frontend"
-    allocation = here.server.running(job_id, 2)[0]
-    here.server.put(f"/v1/allocation/{allocation['ID']}/stop")
-    wait_until(lambda: len(frontends(here, name) - before) == 1 and len(frontends(here, name)) == 2, 60.0)
+def answers(address: Address) -> bool:
+    with contextlib.suppress(LepaError):
+        call(address, "GET", "/health", timeout_s=1.0)
+        return True
+    return False
 
 
 def kill_a_frontend(here: Cluster, name: str) -> None:
     """Kill a frontend's process; it comes back in its place."""
     allocation = here.server.running(f"clipper-{name}-query-frontend", 2)[0]
     os.kill(pid := here.first_process(allocation), signal.SIGKILL)
-    wait_until(lambda: here.first_process(allocation) not in (0, pid) and len(frontends(here, name)) == 2, 60.0)
+    wait_until(lambda: here.first_process(allocation) not in (0, pid) and len(frontends(here, name)) == 2, MOVE_S)
 
 
-def lose_a_machine_with_a_frontend(here: Cluster, name: str) -> None:
-    """Switch the machine of a frontend off; everything on it moves."""
-    job_id = f"clipper-{name}-query-frontend"
-    management = here.server.running(f"clipper-{name}-mgmt", 1)[0]["NodeName"]
-    allocations = here.server.running(job_id, 2)
-    lost = next((one for one in allocations if one["NodeName"] != management), allocations[0])
+def move_a_frontend(here: Cluster, name: str) -> None:
+    """Ask for the end of a frontend; another one comes up at another address."""
     before = frontends(here, name)
-    here.bed.power_off(here.where(lost))
-    wait_until(lambda: len(frontends(here, name) - before) >= 1 and len(frontends(here, name)) == 2, 90.0)
+    allocation = here.server.running(f"clipper-{name}-query-frontend", 2)[0]
+    here.server.put(f"/v1/allocation/{allocation['ID']}/stop")
+    wait_until(lambda: len(now := frontends(here, name)) == 2 and now != before, MOVE_S)
+
+
+def lose_the_machine_of_a_frontend(here: Cluster, name: str) -> None:
+    """Switch off a machine with a frontend, and without the registry; everything on it comes up elsewhere."""
+    before = frontends(here, name)
+    (management,) = here.server.running(f"clipper-{name}-mgmt")
+    places = here.running_by_node(f"clipper-{name}-query-frontend", 2)
+    victim = here.nodes[next(node for node in places if node != management["NodeName"])]
+    here.bed.power_off(victim)
+    wait_until(lambda: len(now := frontends(here, name)) == 2 and victim.host not in {a.host for a in now}, MOVE_S)
+    assert frontends(here, name) != before
 
 
 def variant(here: Cluster, name: str) -> dict[str, Any]:
@@ -174,15 +204,35 @@ def variant(here: Cluster, name: str) -> dict[str, Any]:
 def test_predictions_go_on_while_a_frontend_is_killed_and_moves(here: Cluster, way: str, tmp_path: Path) -> None:
     with serving(here, way, **variant(here, way)) as connection:
         assert len(frontends(here, way)) == 2
-        nodes = {one["NodeName"] for job in here.server.get("/v1/jobs") for one in here.server.allocations(job["ID"])}
-        assert len(nodes) > 1
         with Callers(connection).asking() as callers:
-            assert callers.go_on()
+            callers.go_on()
             kill_a_frontend(here, way)
-            assert callers.go_on()
+            callers.go_on()
             move_a_frontend(here, way)
-            assert callers.go_on(50)
-        print(way, callers.answered, callers.defaults, callers.refused)
-        assert callers.wrong == []
-        assert callers.late == []
-        assert connection.get_clipper_logs(tmp_path)
+            callers.go_on(50)
+        callers.check()
+        texts = [path.read_text() for path in connection.get_clipper_logs(tmp_path)]
+        assert sum("model loaded" in text for text in texts) >= sum(MODELS.values())
+
+
+@pytest.mark.parametrize("way", ["service-api", "balancer"])
+def test_predictions_go_on_when_the_machine_of_a_frontend_loses_its_power(here: Cluster, way: str) -> None:
+    with serving(here, way, **variant(here, way)) as connection:
+        with Callers(connection).asking() as callers:
+            callers.go_on()
+            lose_the_machine_of_a_frontend(here, way)
+            callers.go_on(50)
+        callers.check(unlucky_max=20)
+        here.recover()
+
+
+def test_a_second_process_connects_and_two_clusters_do_not_meet(here: Cluster) -> None:
+    with serving(here, "left") as left, serving(here, "right") as right:
+        here.nodes["two"].machine.run(sys.executable, "-c", SECOND_PROCESS, f"{here.server.host}:{PORTS['http']}")
+        assert left.get_all_models() == ["add:1", "negate:1"]
+        assert sorted(right.get_all_models()) == sorted(f"{model}:1" for model in MODELS)
+        assert right.predict("double", [4.0])["output"] == 8.0
+        left.stop_all()
+        wait_until(lambda: not here.server.get("/v1/jobs", prefix="clipper-left-"))
+        assert right.predict("negate", [4.0])["output"] == -4.0
+        assert len(here.server.get("/v1/jobs", prefix="clipper-right-")) == 2 + len(MODELS)
