@@ -57,7 +57,7 @@ def web(count: int, version: str, *tags: str) -> dict[str, Any]:
                     "PortLabel": "http",
                     "Provider": "nomad",
                     "Tags": list(tags),
-                    "Checks": [{"Name": "up", "Type": "http", "Path": "/", "Interval": SECOND, "Timeout": SECOND}],
+                    "Checks": [{"Name": "up", "Type": "http", "Path": "/", "Interval": SECOND, "Timeout": 10 * SECOND}],
                 }
             ],
         },
