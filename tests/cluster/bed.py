@@ -32,6 +32,9 @@ CARDS = "02:4c:45:50:41"
 """What the hardware addresses of machines begin with: a machine keeps its own when it is switched on again."""
 NOBODY = "02:00:00:00:00:00"
 """A hardware address that no machine has: frames to it get lost."""
+CGROUPS = Path("/sys/fs/cgroup")
+ALLOCATIONS = "**/alloc"
+"""Where allocations have their folders, below that of a machine or a bed."""
 PORTS = {"http": 4646, "rpc": 4647, "serf": 4648, "dns": 8600}
 
 SERVER: Mapping[str, Any] = {
@@ -67,6 +70,7 @@ class ClusterAgent(Agent):
         self.machine = machine
         super().__init__(machine.folder / "agent", ports=PORTS, host=machine.address)
         self.configure({"bind_addr": "0.0.0.0", **settings})
+        self.log_path.touch()
 
     @property
     def name(self) -> str:
@@ -216,6 +220,7 @@ class Bed:
         assert agent.process is not None
         agent.process.wait(STOP_S)
         agent.process = None
+        eventually(lambda: _remove_groups(_groups(agent.machine.folder)))
 
     def boot(self, agent: ClusterAgent) -> None:
         """Switch a machine on again, and start its agent."""
@@ -244,11 +249,8 @@ class Bed:
 
     def _sweep(self) -> list[str]:
         """Remove the control groups of tasks that still ran; what else there is of the agents."""
-        left = []
-        for agent in self.agents.values():
-            eventually(lambda agent=agent: _remove_groups(agent.cgroups()))  # type: ignore[misc]
-            left += agent.leftovers()
-        return left
+        eventually(lambda: _remove_groups(_groups(self.folder)))
+        return [left for agent in self.agents.values() for left in agent.leftovers()]
 
 
 def _port(machine: Machine) -> str:
@@ -259,13 +261,20 @@ def _neighbour(verb: str, target: ClusterAgent) -> tuple[str, ...]:
     return ("ip", "neighbour", verb, target.host, "dev", "eth0")
 
 
-def _remove_groups(groups: list[str]) -> bool:
+def _groups(folder: Path) -> list[Path]:
+    """Control groups of everything that was placed on the machines whose folders are below this one."""
+    placed = [entry.name for allocations in folder.glob(ALLOCATIONS) for entry in allocations.iterdir()]
+    groups = [*CGROUPS.glob("lepa/*"), *CGROUPS.glob("*/lepa/*")]
+    return [group for group in groups if any(alloc_id in group.name for alloc_id in placed)]
+
+
+def _remove_groups(groups: list[Path]) -> bool:
     """Whether all could be removed: one is busy until its last process is gone."""
     for group in groups:
         for directory, _, _ in os.walk(group, topdown=False):
             with contextlib.suppress(OSError):
                 os.rmdir(directory)
-    return not any(map(os.path.exists, groups))
+    return not any(group.exists() for group in groups)
 
 
 def wait_until(condition: Callable[[], object], within_s: float = 20.0) -> None:

@@ -11,12 +11,14 @@ import contextlib
 import ctypes
 import os
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 LIFE_S = 3_600
 COMMAND_S = 60.0
+END_S = 10.0
 KINDS = ("--net", "--mount", "--uts", "--pid")
 HOLDING = ("--fork", "--kill-child", "--mount-proc", "--propagation", "private")
 NEW_NETWORK = 0x40000000
@@ -110,6 +112,11 @@ class Machine:
 
     def end(self) -> None:
         """Switch the machine off: everything on it ends at once."""
+        if self.is_on:
+            for first in children(self._holder.pid):
+                os.kill(first, signal.SIGKILL)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._holder.wait(END_S)
         self._holder.kill()
         self._holder.wait()
         if self._holder.stdout is not None:

@@ -1,0 +1,30 @@
+"""The how-to pages about several machines, followed on four of them."""
+
+from pathlib import Path
+
+from tests.cluster.bed import Bed
+from tests.cluster.pages import Page, Reader
+
+MACHINES = ("server", "one", "two", "three")
+
+
+def follow(folder: Path, *pages: str) -> None:
+    """Follow pages one after the other, on the same machines."""
+    with Bed(folder) as bed:
+        for name in MACHINES:
+            bed.machine(name)
+        for page in pages:
+            reader = Reader(bed, Page(page))
+            reader.prepare(*MACHINES)
+            reader.follow()
+        for name in MACHINES:
+            log = bed.machines[name].folder / "background.log"
+            assert "Traceback" not in log.read_text(errors="replace")
+
+
+def test_a_reader_runs_one_server_and_several_nodes(tmp_path: Path) -> None:
+    follow(tmp_path, "several-nodes.md")
+
+
+def test_a_reader_serves_models_on_a_cluster_and_checks_it_by_hand(tmp_path: Path) -> None:
+    follow(tmp_path, "clipper-on-nomad.md")
