@@ -22,7 +22,7 @@ from lepa.serving import deployers
 from lepa.serving.connection import ClipperConnection
 from lepa.serving.container_managers.job_files import PartResources
 from lepa.serving.container_managers.jobs import JobsContainerManager
-from lepa.serving.container_managers.local import LocalContainerManager
+from lepa.serving.container_managers.local import MANAGEMENT, QUERY, LocalContainerManager
 
 SLO_MICROS = 1_000_000
 DIGITS = load_digits()
@@ -137,6 +137,47 @@ def test_model_that_hangs_costs_only_its_own_queries_the_objective(cluster: Clip
     assert answer["default_explanation"].startswith("Failed to retrieve")
     assert waited_s >= SLO_MICROS / 1e6 - 0.001
     assert cluster.predict("slow", "b")["output"] == "b"
+
+
+def test_a_function_over_whole_lists_answers_within_a_long_objective(cluster: ClipperConnection) -> None:
+    """B267."""
+
+    def largest(lists: Any) -> list[int]:
+        return [max(numbers) for numbers in lists]
+
+    deployers.create_endpoint(cluster, "largest", "integers", largest, "-1", slo_micros=30_000_000)
+    eventually(lambda: answers(cluster, "largest", [1, 2]))
+    assert cluster.predict("largest", list(range(1000)))["output"] == 999
+    assert cluster.predict("largest", [7])["output"] == 7
+
+
+def test_fifty_callers_at_once_of_a_model_with_large_batches_are_all_answered(cluster: ClipperConnection) -> None:
+    """B270."""
+    cluster.register_application("many", "strings", "-1", SLO_MICROS)
+    deployers.deploy_python_closure(cluster, "many", 1, "strings", list, batch_size=1000)
+    cluster.link_model_to_app("many", "many")
+    eventually(lambda: answers(cluster, "many", "a"))
+    texts = [f"caller {number}" for number in range(200)]
+    with ThreadPoolExecutor(50) as pool:
+        found = list(pool.map(lambda text: cluster.predict("many", text), texts))
+    assert [answer["output"] for answer in found] == texts
+
+
+def test_what_was_cut_off_does_not_block_the_name_of_the_cluster(
+    cluster: ClipperConnection, digits_model: Any, tmp_path: Path
+) -> None:
+    """B281."""
+    serve_digits(cluster, digits_model, replicas=1)
+    manager = cluster.cm
+    assert isinstance(manager, LocalContainerManager)
+    frontends = [each for each in manager._read().processes if each.part in {MANAGEMENT, QUERY}]
+    for frontend in frontends:
+        os.kill(frontend.pid, signal.SIGKILL)
+    eventually(lambda: not any(map(manager._alive, frontends)))
+    again = ClipperConnection(LocalContainerManager("test", tmp_path, query_port=0, management_port=0, rpc_port=0))
+    again.start_clipper()
+    eventually(lambda: answers(again, "digits", list(DIGITS.data[3])))
+    assert len(again.get_all_model_replicas()) == again.get_num_replicas("digits-model") == 1
 
 
 def test_versions_go_forward_and_back(cluster: ClipperConnection) -> None:

@@ -62,7 +62,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_S = 1.0
 """Of silence from us: then a heartbeat is sent."""
 SILENT_S = 5.0
-"""Of silence from a frontend: then its address is looked up again."""
+"""Of silence from a frontend, the time of batches apart: then its address is looked up again."""
 KEEP_EVERY_S = 0.25
 """Between two looks at heartbeats and at the list of frontends."""
 LOOK_UP_EVERY_S = 1.0
@@ -368,7 +368,10 @@ class ModelContainer:
     def _handle(self, session: Session, frames: list[bytes]) -> None:
         message = decode_from_frontend(frames)
         if isinstance(message, Batch):
-            session.send(encode_outputs(message.message_id, self._answer(message), message.packed))
+            began = time.monotonic()
+            outputs = self._answer(message)
+            self._was_deaf(time.monotonic() - began)
+            session.send(encode_outputs(message.message_id, outputs, message.packed))
         elif isinstance(message, Malformed):
             log.warning("message was malformed reason=%s", message.reason)
         elif message.who:
@@ -383,6 +386,11 @@ class ModelContainer:
             session.hang_up(time.monotonic())
         else:
             session.met(frontend)
+
+    def _was_deaf(self, seconds: float) -> None:
+        """While the model ran nothing was read: that time is no silence of the frontends."""
+        for session in self._sessions.values():
+            session.heard_at += seconds
 
     def _answer(self, batch: Batch) -> list[bytes | Failure]:
         if batch.input_type != self._kind.code:

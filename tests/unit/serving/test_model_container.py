@@ -181,6 +181,44 @@ def test_a_silent_frontend_is_connected_to_anew(
     frontend.say(KEEP_ALIVE_FRAMES)
 
 
+class Passing:
+    """The time, and what the model says that it took."""
+
+    def __init__(self) -> None:
+        self.took_s = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.took_s
+
+
+def test_a_container_that_predicts_for_long_does_not_take_the_frontend_for_lost(
+    frontend: Frontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B275."""
+    passing = Passing()
+
+    def slow(rows: Any) -> Any:
+        passing.took_s += 2 * model_container.SILENT_S
+        return rows[:, 0]
+
+    monkeypatch.setattr(model_container, "time", passing)
+    monkeypatch.setattr(model_container, "KEEP_EVERY_S", 0.01)
+    monkeypatch.setattr(model_container, "HEARTBEAT_S", 0.02)
+    settings = ContainerSettings("m", "1", Path("/model"), "doubles", Address("127.0.0.1", frontend.port))
+    container = ModelContainer(settings, slow)
+    thread = threading.Thread(target=container.run)
+    thread.start()
+    try:
+        frontend.heard()
+        first = frontend.peer
+        frontend.say(encode_batch(5, 3, [doubles(1)], True))
+        assert decode_from_container(frontend.next_but_heartbeats()) == Outputs(5, [b"1.0"])
+        assert {(frontend.heard()[-1], frontend.peer) for _ in range(5)} == {(HEARTBEAT_FRAMES[-1], first)}
+    finally:
+        container._stopping = True
+        thread.join(5)
+
+
 def test_sessions_through_a_balancer_end_up_at_different_frontends(
     frontend: Frontend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,8 @@
     {data}/{cluster}/logs/                one file a process
     {data}/{cluster}/warm.sock            the warm server, which forks model processes
 
-Nobody watches the processes: one that dies stays dead until `set_num_replicas` is asked again. A process is known by
-pid and start time, so that a pid that was given away is never signalled.
+Nobody watches the processes: one that dies stays dead until `set_num_replicas` is asked again, or `start_clipper` where
+it was a frontend. A process is known by pid and start time, so that a pid that was given away is never signalled.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -89,20 +89,29 @@ class LocalContainerManager:
     # The cluster
 
     def start_clipper(self, options: StartOptions) -> None:
-        if any(self._alive(process) for process in self._read().processes):
+        alive = {process.part for process in self._read().processes if self._alive(process)}
+        if alive >= {MANAGEMENT, QUERY}:
             raise conflict(f"Cluster {self.cluster_name} cannot be started because it already exists; connect to it")
         if options.num_frontend_replicas != 1:
             raise LepaError("unsupported", "the local container manager runs one query frontend")
         for name in ("models", "logs", "ready"):
             (self._directory / name).mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._write(LocalCluster())
-        query_port, management_port, rpc_port = self._ports
+        if not alive:
+            query_port, admin_port, rpc_port = self._ports
+            self._write(LocalCluster((), admin_port, query_port, rpc_port, options.cache_size))
         try:
-            self._start_management(management_port)
-            self._start_query(query_port, rpc_port, options.cache_size)
+            self._start_missing(alive)
         except BaseException:
             self.stop_all(graceful=False)
             raise
+
+    def _start_missing(self, alive: Container[str]) -> None:
+        """Start the frontends that are not alive, where they were: the models of a cluster that lost one find it."""
+        cluster = self._read()
+        if MANAGEMENT not in alive:
+            self._start_management(cluster.admin_port)
+        if QUERY not in alive:
+            self._start_query(cluster.query_port, cluster.rpc_port, cluster.cache_size)
 
     def _start_management(self, port: int) -> None:
         data = ("--data", str(self._directory / MANAGEMENT))
