@@ -105,6 +105,7 @@ def pids_of(model: str) -> list[int]:
 
 
 def test_predictions_go_on_when_a_replica_dies_and_when_the_frontend_moves(agent: Agent, tmp_path: Path) -> None:
+    """B277."""
     with cluster(agent, "moving") as connection:
         connection.register_application("sum", "doubles", "-1", SLO_MICROS)
         deployers.deploy_python_closure(

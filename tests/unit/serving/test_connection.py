@@ -6,6 +6,7 @@ import pytest
 
 from lepa.model.errors import LepaError
 from lepa.serving import connection as connection_module
+from lepa.serving import deployers
 from lepa.serving.addresses import Address
 from lepa.serving.connection import ClipperConnection
 from lepa.serving.container_managers.local import LocalContainerManager
@@ -16,6 +17,16 @@ def test_nothing_is_asked_before_connecting(tmp_path: Path) -> None:
     for ask in (connection.get_all_apps, connection.get_query_addr, connection.inspect_instance):
         with pytest.raises(LepaError, match=r"call connect\(\) or start_clipper\(\) first"):
             ask()
+
+
+def test_a_model_that_is_deployed_before_the_cluster_leaves_nothing_half_made(tmp_path: Path) -> None:
+    """B266."""
+    connection = ClipperConnection(LocalContainerManager("none", tmp_path / "serving"))
+    with pytest.raises(LepaError, match=r"call connect\(\) or start_clipper\(\) first"):
+        deployers.deploy_python_closure(connection, "early", 1, "doubles", list)
+    with pytest.raises(LepaError, match="no management frontend; start it first"):
+        connection.connect()
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", ["", "Model", "a_b", "-a", "a-", "a:b"])

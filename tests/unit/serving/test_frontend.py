@@ -4,6 +4,7 @@ import asyncio
 import json
 import threading
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,13 @@ from lepa.kit.sources import SeededRandom, SystemClock
 from lepa.model.errors import LepaError
 from lepa.serving import http_connection as module
 from lepa.serving.addresses import Address
+from lepa.serving.frameworks import PredictFunction
 from lepa.serving.frontend import FrontendSettings, QueryFrontend, main, management_finder
 from lepa.serving.model_container import ContainerSettings, ModelContainer
+from lepa.serving.query import LATE
 from lepa.serving.records import Application, ModelVersion, Registry, add_application, add_links, add_model
+
+PROMETHEUS = "/metrics?format=prometheus"
 
 
 def registry() -> Registry:
@@ -29,14 +34,21 @@ async def frontend() -> AsyncIterator[QueryFrontend]:
     settings = FrontendSettings(port=0, rpc_port=0)
     async with QueryFrontend(settings, None, SystemClock(), SeededRandom(1)) as made:
         made.configure(registry())
-        address = Address("127.0.0.1", made.replicas.port)
-        container = ModelContainer(
-            ContainerSettings("m", "1", Path("/model"), "strings", address), lambda inputs: [i[::-1] for i in inputs]
-        )
-        thread = threading.Thread(target=container.run)
-        thread.start()
-        await asyncio.wait_for(made.replicas.changed.wait(), 5)
-        yield made
+        async with joined(made, lambda inputs: [i[::-1] for i in inputs]):
+            yield made
+
+
+@asynccontextmanager
+async def joined(frontend: QueryFrontend, function: PredictFunction) -> AsyncIterator[None]:
+    """A container of model m:1 is connected."""
+    address = Address("127.0.0.1", frontend.replicas.port)
+    container = ModelContainer(ContainerSettings("m", "1", Path("/model"), "strings", address), function)
+    thread = threading.Thread(target=container.run)
+    thread.start()
+    await asyncio.wait_for(frontend.replicas.changed.wait(), 5)
+    try:
+        yield
+    finally:
         container._stopping = True
         await asyncio.to_thread(thread.join)
 
@@ -98,6 +110,38 @@ async def test_without_a_model_the_default_is_explained(frontend: QueryFrontend)
         "default": True,
         "default_explanation": "No connected models found for query",
     }
+
+
+async def test_defaults_of_a_model_that_is_too_slow_are_marked_in_each_answer_and_counted() -> None:
+    """B260, B261."""
+    registered = add_application(Registry(), Application("app", "strings", "none", 1_000))
+    registered = add_links(add_model(registered, ModelVersion("m", "1", "strings")), "app", ("m",))
+    asked, done = threading.Event(), threading.Event()
+
+    def slow(inputs: Any) -> Any:
+        asked.set()
+        done.wait(10)
+        return inputs
+
+    async with (
+        QueryFrontend(FrontendSettings(port=0, rpc_port=0), None, SystemClock(), SeededRandom(1)) as made,
+        joined(made, slow),
+    ):
+        made.configure(registered)
+        try:
+            late = {"output": "none", "default": True, "default_explanation": LATE}
+            status, found = await ask(made, "POST", "/app/predict", b'{"input":"a"}')
+            assert (status, found) == (200, {"query_id": 0, **late})
+            assert await asyncio.to_thread(asked.wait, 5)
+            status, found = await ask(made, "POST", "/app/predict", b'{"input_batch":["b","c"]}')
+            assert (status, [one.items() >= late.items() for one in found["batch_predictions"]]) == (200, [True] * 2)
+            ratios = (await ask(made, "GET", "/metrics"))[1]["ratio_counters"]
+            assert {"app:app:default_prediction_ratio": {"ratio": "1.0"}} in ratios
+            top = (await ask(made, "GET", "/top"))[1]
+            assert (top["applications"][0]["predictions"], top["applications"][0]["defaults"]) == (3, 3)
+            assert 'lepa_serving_defaults_total{app="app"} 3' in (await ask(made, "GET", PROMETHEUS))[1]
+        finally:
+            done.set()
 
 
 @pytest.mark.parametrize(

@@ -81,6 +81,23 @@ async def test_refusals_say_why(admin: Admin, verb: str, fields: dict[str, Any],
         await admin.post(verb, **fields)
 
 
+async def test_a_version_that_is_a_number_is_refused_whole(admin: Admin) -> None:
+    """B259."""
+    with pytest.raises(LepaError, match=r"Expected `str`, got `int` - at `\$.model_version`") as refused:
+        await admin.post("add_model", **{**MODEL, "model_version": 1})
+    assert refused.value.code == "invalid"
+    assert await admin.post("get_all_models", verbose=False) == []
+    assert (await admin.get("/admin/registry"))["revision"] == 0
+
+
+async def test_scaling_by_load_needs_no_settings(admin: Admin) -> None:
+    """B276."""
+    await admin.post("add_model", **MODEL)
+    await admin.post("set_autoscale", model_name="m", autoscale={})
+    scaling = (await admin.get("/admin/registry"))["scaling"]["m"]
+    assert (scaling["replicas_min"], scaling["replicas_max"], scaling["busy_target"]) == (1, 10, 0.7)
+
+
 async def test_a_follower_hears_of_a_change_at_once(admin: Admin) -> None:
     waiting = asyncio.create_task(admin.get("/admin/registry?index=0&wait=60"))
     await asyncio.sleep(0.05)

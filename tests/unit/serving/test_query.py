@@ -124,7 +124,25 @@ def test_the_batch_of_a_lost_replica_goes_to_another_one_once() -> None:
     assert frontend.answers == [Answer(0, b'"none"', REPLICA_LOST)]
 
 
+def test_queries_that_ran_out_of_time_do_not_let_more_than_one_batch_run_at_a_replica() -> None:
+    """B271."""
+    frontend = Frontend(cache_bytes=0)
+    frontend.ask(b"0")
+    assert frontend.turn() == [(0, [b"0"])]
+    for number in range(1, 5):
+        frontend.now += 2 * SLO_S
+        frontend.ask(b"%d" % number)
+        assert frontend.turn() == []
+    frontend.now += SLO_S
+    assert frontend.turn() == []
+    assert [answer.explanation for answer in frontend.answers] == [LATE] * 5
+    frontend.answer(b"1")
+    frontend.ask(b"5")
+    assert frontend.turn() == [(0, [b"5"])]
+
+
 def test_a_version_can_be_asked_for() -> None:
+    """B264."""
     frontend = Frontend()
     old = frontend.join(version="1")
     frontend.ask(version="1")
