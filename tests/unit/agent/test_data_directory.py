@@ -12,7 +12,7 @@ from lepa.model.errors import LepaError
 def test_a_data_directory_belongs_to_one_agent(tmp_path: Path) -> None:
     with owned_directory(tmp_path / "data"):
         with pytest.raises(LepaError, match=rf"another agent \(pid {os.getpid()}\) uses data_dir"):
-            with owned_directory(tmp_path / "data"):
+            with owned_directory(tmp_path / "data", wait_s=0.0):
                 pass
     with owned_directory(tmp_path / "data"):
         pass
