@@ -200,6 +200,10 @@ def variant(here: Cluster, name: str) -> dict[str, Any]:
     }[name]
 
 
+BALANCER_UNLUCKY_MAX = 5
+"""Questions that a balancer may refuse while the catalog still names a frontend that is gone and the other moves."""
+
+
 @pytest.mark.parametrize("way", ["service-api", "dns", "balancer"])
 def test_predictions_go_on_while_a_frontend_is_killed_and_moves(here: Cluster, way: str, tmp_path: Path) -> None:
     with serving(here, way, **variant(here, way)) as connection:
@@ -210,7 +214,7 @@ def test_predictions_go_on_while_a_frontend_is_killed_and_moves(here: Cluster, w
             callers.go_on()
             move_a_frontend(here, way)
             callers.go_on(50)
-        callers.check()
+        callers.check(unlucky_max=BALANCER_UNLUCKY_MAX if way == "balancer" else 0)
         texts = [path.read_text() for path in connection.get_clipper_logs(tmp_path)]
         assert sum("model loaded" in text for text in texts) >= sum(MODELS.values())
 

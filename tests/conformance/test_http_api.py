@@ -597,7 +597,6 @@ def test_no_write_is_missed_between_a_read_and_the_next(agent: Agent, world: Pla
     "path",
     [
         "job/web",
-        "job/web/summary",
         "job/web/allocations",
         "allocation/{alloc}",
         "jobs/statuses",
@@ -618,6 +617,21 @@ def test_reads_about_one_thing_wake_when_it_changes(agent: Agent, world: Place, 
     assert not reader.is_alive()
     assert answers[0].index > index
     agent.alloc_until(world["alloc"], lambda alloc: alloc["ClientStatus"] == "running")
+
+
+def test_a_summary_wakes_when_its_counts_change(agent: Agent) -> None:
+    agent.run(shell_job("counted", "exec sleep 60"))
+    agent.running("counted")
+    index = agent.request("GET", "/v1/job/counted/summary").index
+    answers: list[Answer] = []
+    target = f"/v1/job/counted/summary?index={index}&wait=20s"
+    reader = threading.Thread(target=lambda: answers.append(agent.request("GET", target)))
+    reader.start()
+    agent.run(shell_job("counted", "exec sleep 60", count=2))
+    reader.join(15)
+    assert not reader.is_alive()
+    assert answers[0].index > index
+    agent.purge("counted")
 
 
 # Streams
