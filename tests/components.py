@@ -58,8 +58,13 @@ def docker_daemon(shared: Path) -> Iterator[str]:
     require("dockerd", DOCKER_PACKAGES)
     with _locked(shared) as state:
         if state["users"] == 0:
-            state |= _find_or_start(shared)
-            _import_busybox(str(state["socket"]))
+            found = _find_or_start(shared)
+            try:
+                _import_busybox(str(found["socket"]))
+            except BaseException:
+                _stop_own(found, shared)
+                raise
+            state |= found
         state["users"] = int(state["users"]) + 1
         endpoint = f"unix://{state['socket']}"
     try:
@@ -67,8 +72,8 @@ def docker_daemon(shared: Path) -> Iterator[str]:
     finally:
         with _locked(shared) as state:
             state["users"] = int(state["users"]) - 1
-            if state["users"] == 0 and state["pid"]:
-                _stop(int(state["pid"]), shared / "docker")
+            if state["users"] == 0:
+                _stop_own(state, shared)
 
 
 @contextmanager
@@ -104,16 +109,27 @@ def _find_or_start(shared: Path) -> dict[str, object]:
         words = [str(word) for pair in options.items() for word in pair]
         daemon = subprocess.Popen(["dockerd", *words], stdout=log, stderr=log, start_new_session=True)
     deadline = time.monotonic() + READY_WITHIN_S
-    while not _answers(socket_path):
-        said = (home / "log").read_text()[-2000:]
-        assert daemon.poll() is None, f"dockerd ended at once:\n{said}"
-        assert time.monotonic() < deadline, f"dockerd was not ready within {READY_WITHIN_S} s:\n{said}"
-        time.sleep(0.05)
+    try:
+        while not _answers(socket_path):
+            said = (home / "log").read_text()[-2000:]
+            assert daemon.poll() is None, f"dockerd ended at once:\n{said}"
+            assert time.monotonic() < deadline, f"dockerd was not ready within {READY_WITHIN_S} s:\n{said}"
+            time.sleep(0.05)
+    except BaseException:
+        _stop(daemon.pid, home)
+        raise
     return {"pid": daemon.pid, "socket": socket_path}
 
 
+def _stop_own(state: dict[str, object], shared: Path) -> None:
+    """Stop the daemon if it is one of ours."""
+    if state["pid"]:
+        _stop(int(str(state["pid"])), shared / "docker")
+
+
 def _stop(pid: int, home: Path) -> None:
-    os.kill(pid, signal.SIGTERM)
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGTERM)
     deadline = time.monotonic() + READY_WITHIN_S
     while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
         with suppress(ChildProcessError):
