@@ -278,7 +278,7 @@ async def test_closing_a_session_ends_its_command(driver: RawExec, make_task: Ma
     await until(lambda: len(processes_with("7309.6")) == 1)
     await session.close()
     await until(lambda: processes_with("7309.6") == [])
-    assert len(processes_with("7309.5")) == 1
+    await until(lambda: len(processes_with("7309.5")) == 1)
 
 
 async def test_a_session_with_an_unknown_command_says_so(driver: RawExec, make_task: MakeTask) -> None:

@@ -186,7 +186,7 @@ async def test_it_does_not_end_while_tasks_run_unless_they_are_to_be_killed(
     async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as another:
         with pytest.raises(LepaError, match="1 tasks run"):
             await another.shutdown()
-    assert len(processes_with("7402.5")) == 1
+    await until(lambda: len(processes_with("7402.5")) == 1)
 
 
 async def test_a_shut_down_supervisor_leaves_nothing_behind(tmp_path: Path, make_task: MakeTask) -> None:

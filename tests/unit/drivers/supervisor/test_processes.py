@@ -1,4 +1,5 @@
 import os
+import subprocess
 
 from lepa.drivers.supervisor.processes import born, family
 
@@ -14,4 +15,9 @@ def test_no_leader_and_an_unknown_mark_match_nobody() -> None:
 
 
 def test_a_session_is_a_family() -> None:
-    assert os.getpid() in family(os.getsid(0), "no-such-task")
+    # A session of its own: inside a pid namespace that of the tests may have no number.
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as leader:
+        try:
+            assert family(leader.pid, "no-such-task") == {leader.pid}
+        finally:
+            leader.kill()
