@@ -94,7 +94,8 @@ class QueryFrontend:
         self._configured = asyncio.Event()
         self._flush_due = False
         self._batch_timer_at = 0.0
-        self._deadline_timer: asyncio.TimerHandle | None = None
+        self._deadline_timer: asyncio.Handle | None = None
+        self._deadline_timer_at = 0.0  # uvloop's handles of timers that are nearly due do not tell when they are
         self.routes: dict[bytes, tuple[ServedApplication, bool]] = {}
         self.connections: set[HttpConnection] = set()
         self.compat = settings.compat
@@ -201,9 +202,10 @@ class QueryFrontend:
             return
         due = self._loop.time() + max(0.0, deadline - now)
         timer = self._deadline_timer
-        if timer is None or due < timer.when() - 0.001:
+        if timer is None or due < self._deadline_timer_at - 0.001:
             if timer is not None:
                 timer.cancel()
+            self._deadline_timer_at = due
             self._deadline_timer = self._loop.call_at(due + 0.0005, self._deadline_passed)
 
     def _deadline_passed(self) -> None:

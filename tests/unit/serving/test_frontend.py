@@ -3,12 +3,14 @@
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import uvloop
 
 from lepa.kit.sources import SeededRandom, SystemClock
 from lepa.model.errors import LepaError
@@ -275,3 +277,27 @@ async def test_the_management_frontend_is_found_by_address_or_by_service() -> No
 def test_a_frontend_that_cannot_start_says_why(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["--management", "nonsense"]) == 1
     assert "expected host:port" in capsys.readouterr().err
+
+
+def test_deadlines_that_are_due_are_kept_on_uvloop_too() -> None:
+    """uvloop's handle of a timer that is due at once cannot be asked when it is."""
+
+    async def ask_and_arm() -> tuple[int, Any]:
+        async with QueryFrontend(FrontendSettings(port=0, rpc_port=0), None, SystemClock(), SeededRandom(1)) as made:
+            made.configure(registry())
+            async with joined(made, lambda inputs: time.sleep(0.2) or list(inputs)):
+                caller = await Caller.connect(made)
+                caller.send("POST", "/app/predict", b'{"input":"a"}')
+                while made.predictions.next_deadline() is None:
+                    await asyncio.sleep(0.001)
+                deadline = made.predictions.next_deadline()
+                assert deadline is not None
+                for _ in range(2):
+                    made._arm(deadline + 0.001)  # as when it passed while the frontend was at work
+                found = await caller.answer()
+                caller.writer.close()
+                return found[:2]
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        status, answer = runner.run(ask_and_arm())
+    assert (status, answer["output"]) == (200, "a")
