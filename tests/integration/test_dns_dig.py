@@ -197,6 +197,32 @@ def test_names_are_found_through_a_forwarder_of_the_host(
             process.terminate()
 
 
+def test_a_host_name_is_followed_through_a_real_recursor(tmp_path: Path) -> None:
+    port = free_port()
+    command = [
+        *(program("dnsmasq", "dnsmasq-base"), "--no-daemon", f"--port={port}", "--listen-address=127.0.0.1"),
+        *("--bind-interfaces", "--no-resolv", "--no-hosts", "--conf-file=/dev/null"),
+        *("--cname=db.example.org,host7.example.org", "--host-record=host7.example.org,10.7.7.7,30"),
+    ]
+    row = Instance(id="1", service="db", datacenter="dc1", address="db.example.org", port=5432)
+    settings = DnsSettings(recursors=(f"127.0.0.1:{port}",))
+    with (tmp_path / "output").open("wb") as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
+        server = DnsServer("127.0.0.1", 0, settings, SystemClock())
+        server.start()
+        try:
+            server.publish(ServiceTable.build([row], [], 1))
+            deadline = time.monotonic() + 20
+            while not dig(port, "+short", "host7.example.org") and time.monotonic() < deadline:
+                time.sleep(0.05)
+            expected = ["db.example.org.", "host7.example.org.", "10.7.7.7"]
+            for transport in ("+notcp", "+tcp"):
+                assert dig(server.port, "+short", transport, "db.service.consul").split() == expected
+                assert dig(server.port, "+short", transport, "db.service.consul", "AAAA").split() == expected[:1]
+        finally:
+            server.stop()
+            process.terminate()
+
+
 def test_programs_of_the_host_find_names_by_its_libc(server: DnsServer, tmp_path: Path) -> None:
     """The whole way: getent, glibc with a search list, dnsmasq on port 53 of an address of loopback, our server."""
     components.require_root()

@@ -233,6 +233,11 @@ def name_record(owner: bytes, rtype: int, ttl: int, target: bytes) -> Record:
     return _record(owner, rtype, ttl, target, target)
 
 
+def data_record(owner: bytes, rtype: int, ttl: int, data: bytes) -> Record:
+    """A record whose data is in wire form already and holds no name."""
+    return _record(owner, rtype, ttl, data)
+
+
 def srv_record(
     owner: bytes, ttl: int, weight: int, port: int, target: bytes, extras: tuple[Record, ...] = ()
 ) -> Record:

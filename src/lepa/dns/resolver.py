@@ -27,6 +27,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from lepa.catalog.table import EMPTY, Instance, Node, ServiceKey, ServiceTable, service_key
+from lepa.dns import aliases
 from lepa.dns import message as wire
 from lepa.dns.message import Query, Record, Reply, Sections
 from lepa.model.errors import invalid
@@ -132,6 +133,23 @@ class Verdict(Enum):
 
     DROP = "drop"
     FORWARD = "forward"
+
+
+class Chase(msgspec.Struct, frozen=True):
+    """An answer that is a CNAME to another domain's name: `question` is to be put to the recursors.
+
+    query: the client's. size_max: what its answer may take. alias: our record.
+    """
+
+    query: Query
+    size_max: int
+    alias: Record
+    question: bytes
+    name: bytes
+
+
+Answer = bytes | Verdict | Chase
+"""What to send, what to do with a message that gets no answer from us, or what to ask first."""
 
 
 class Known(msgspec.Struct, frozen=True):
@@ -529,7 +547,7 @@ class Responder:
             fresh._finished = self._finished.only(lambda _, held: held[1][:2] in replies.entries)
         return fresh
 
-    def udp(self, message: bytes) -> bytes | Verdict:
+    def udp(self, message: bytes) -> Answer:
         """The answer to a datagram, no longer than its sender takes."""
         finished = self._finished.entries.get(message[2:])
         if finished is not None:
@@ -540,7 +558,7 @@ class Responder:
             self._encoded.drop(finished[1])
         return self._compose(message, None)
 
-    def tcp(self, message: bytes) -> bytes | Verdict:
+    def tcp(self, message: bytes) -> Answer:
         """The answer to a message that came over TCP."""
         return self._compose(message, wire.MESSAGE_SIZE_MAX)
 
@@ -551,7 +569,19 @@ class Responder:
             return Verdict.DROP
         return self._error(query, wire.SERVFAIL)
 
-    def _compose(self, message: bytes, size_max: int | None) -> bytes | Verdict:
+    def chased(self, chase: Chase, reply: bytes | None) -> bytes:
+        """The answer once the recursors have spoken; the alias alone when they gave nothing of use."""
+        behind = aliases.links(reply, chase.name, chase.query.qtype) if reply is not None else ()
+        answers = (chase.alias, *behind)
+        if chase.query.edns is None:
+            answers = answers[: aliases.RECORDS_MAX_PLAIN]
+        sections = wire.encode_sections(
+            chase.query.name, Reply(answers=answers), chase.size_max - wire.edns_size(chase.query)
+        )
+        self.counts[_outcome(sections)] += 1
+        return self._assemble(chase.query, sections)
+
+    def _compose(self, message: bytes, size_max: int | None) -> Answer:
         """size_max: None when the query's own limit counts and a finished answer may be kept."""
         query = wire.read_query(message)
         if query is None:
@@ -572,12 +602,23 @@ class Responder:
         if known is None:
             return self._not_ours(query)
         room = self._udp_size(query) if size_max is None else size_max
+        if (alias := self._alias(query, known.reply)) is not None:
+            self.counts["chased"] += 1
+            asked = aliases.question(query.ident, alias.target, query.qtype)
+            return Chase(query, room, alias, asked, alias.target)
         key = query.name, query.qtype, room - wire.edns_size(query)
         rotations, sections = self._sections(key, known.reply)
         self.counts[_outcome(sections)] += 1
         if size_max is None:
             self._keep_finished(message, query, rotations, key)
         return self._assemble(query, sections)
+
+    def _alias(self, query: Query, reply: Reply) -> Record | None:
+        """The CNAME that is the whole reply to a question for addresses, when recursors can tell what is behind it."""
+        if not self._settings.recursors or query.qtype not in (wire.A, wire.AAAA) or len(reply.answers) != 1:
+            return None
+        record = reply.answers[0]
+        return record if record.target and not self._resolver.is_ours(record.target) else None
 
     def _known(self, query: Query) -> Known | None:
         key = query.name, query.qtype

@@ -12,6 +12,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from contextlib import suppress
 from errno import EACCES, EADDRINUSE, EADDRNOTAVAIL
+from functools import partial
 from ipaddress import ip_address
 from selectors import EVENT_READ, EVENT_WRITE, DefaultSelector
 from struct import pack
@@ -19,8 +20,8 @@ from threading import Event, Thread
 
 from lepa.catalog.table import ServiceTable
 from lepa.dns.datagrams import Datagrams
-from lepa.dns.forwarder import Attempt, Forwarder
-from lepa.dns.resolver import DnsSettings, Responder, Verdict, recursor_address
+from lepa.dns.forwarder import Attempt, Deliver, Forwarder
+from lepa.dns.resolver import Answer, Chase, DnsSettings, Responder, Verdict, recursor_address
 from lepa.kit.sources import Clock
 from lepa.model.errors import LepaError, invalid
 
@@ -153,6 +154,10 @@ class DnsServer:
         return invalid(f"{wanted}: {error}")
 
 
+Forward = Callable[[bytes, Answer, tuple[str, int]], bool]
+"""Takes a datagram, what is to be asked about it, and its sender; says whether it will be answered."""
+
+
 class _UdpLoop:
     """Receives datagrams and sends answers, on one thread."""
 
@@ -160,7 +165,7 @@ class _UdpLoop:
         self,
         udp: socket.socket,
         responder: Callable[[], Responder],
-        forward: Callable[[bytes, tuple[str, int]], bool],
+        forward: "Forward",
         stopping: Event,
     ) -> None:
         self._socket = udp
@@ -201,7 +206,7 @@ class _UdpLoop:
             answer = answer_to(message)
             if type(answer) is bytes:
                 put(position, answer)
-            elif answer is Verdict.FORWARD and not self._forward(message, self._datagrams.sender(position)):
+            elif answer is not Verdict.DROP and not self._forward(message, answer, self._datagrams.sender(position)):
                 self._unanswered += 1
         self._unanswered += self._datagrams.send()
 
@@ -277,15 +282,15 @@ class _StreamLoop:
         recursors = tuple(recursor_address(text) for text in settings.recursors)
         self._forwarder = Forwarder(self._selector, clock, recursors, settings.recursor_timeout_s)
         self._connections: dict[int, _Connection] = {}
-        self._handover: deque[tuple[bytes, tuple[str, int]]] = deque()
+        self._handover: deque[tuple[bytes, Answer, tuple[str, int]]] = deque()
         self._wake_in, self._wake_out = socket.socketpair()
         self._counts: Counter[str] = Counter()
 
-    def forward(self, message: bytes, sender: tuple[str, int]) -> bool:
-        """Forward a datagram's question; called on the UDP thread. False when too many wait already."""
+    def forward(self, message: bytes, answer: Answer, sender: tuple[str, int]) -> bool:
+        """Ask the recursors what a datagram takes; called on the UDP thread. False when too many wait already."""
         if len(self._handover) >= HANDOVER_MAX:
             return False
-        self._handover.append((message, sender))
+        self._handover.append((message, answer, sender))
         self.wake()
         return True
 
@@ -350,17 +355,26 @@ class _StreamLoop:
     def _take_handover(self) -> None:
         self._wake_out.recv(4_096)
         while self._handover:
-            message, sender = self._handover.popleft()
-            self._forwarder.submit(message, False, self._datagram_delivery(message, sender))
+            message, answer, sender = self._handover.popleft()
+            self._ask(message, answer, False, partial(self._send_datagram, sender))
 
-    def _datagram_delivery(self, message: bytes, sender: tuple[str, int]) -> Callable[[bytes | None], None]:
+    def _send_datagram(self, sender: tuple[str, int], answer: bytes | None) -> None:
+        if answer is not None:
+            with suppress(OSError):
+                self._udp.sendto(answer, sender)
+
+    def _ask(self, message: bytes, answer: Answer, over_tcp: bool, send: Deliver) -> None:
+        """Put a client's question, or the one behind its answer, to the recursors; `send` takes what it is told."""
+
         def deliver(reply: bytes | None) -> None:
-            answer = self._responder().servfail(message) if reply is None else reply
-            if type(answer) is bytes:
-                with suppress(OSError):
-                    self._udp.sendto(answer, sender)
+            responder = self._responder()
+            if isinstance(answer, Chase):
+                send(responder.chased(answer, reply))
+            else:
+                told = responder.servfail(message) if reply is None else reply
+                send(told if isinstance(told, bytes) else None)
 
-        return deliver
+        self._forwarder.submit(answer.question if isinstance(answer, Chase) else message, over_tcp, deliver)
 
     def _serve(self, connection: _Connection, events: int) -> None:
         if connection.closed:
@@ -384,14 +398,14 @@ class _StreamLoop:
             self._counts["tcp_queries"] += 1
             connection.active_at = self._clock.now()
             answer = self._responder().tcp(message)
-            if answer is Verdict.FORWARD:
-                connection.pending += 1
-                self._forwarder.submit(message, True, self._stream_delivery(connection, message))
-            elif type(answer) is bytes:
+            if type(answer) is bytes:
                 _append(connection, answer)
-            else:
+            elif answer is Verdict.DROP:
                 self._end(connection)
                 return
+            else:
+                connection.pending += 1
+                self._ask(message, answer, True, partial(self._send_later, connection))
             self._send(connection)
         self._send(connection)
         if connection.is_finished():
@@ -410,15 +424,11 @@ class _StreamLoop:
         elif watched:
             self._selector.unregister(connection.socket)
 
-    def _stream_delivery(self, connection: _Connection, message: bytes) -> Callable[[bytes | None], None]:
-        def deliver(reply: bytes | None) -> None:
-            connection.pending -= 1
-            answer = self._responder().servfail(message) if reply is None else reply
-            if not connection.closed and type(answer) is bytes:
-                _append(connection, answer)
-                self._watch(connection)
-
-        return deliver
+    def _send_later(self, connection: _Connection, answer: bytes | None) -> None:
+        connection.pending -= 1
+        if not connection.closed and answer is not None:
+            _append(connection, answer)
+            self._watch(connection)
 
     def _send(self, connection: _Connection) -> None:
         if not connection.outbound:
