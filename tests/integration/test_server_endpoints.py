@@ -283,3 +283,40 @@ async def test_the_same_new_job_from_many_at_once_is_one_version() -> None:
         assert len({answer.job_modify_index for answer in answers}) == 1
         assert len({answer.eval_id for answer in answers}) == 20
         assert len(c.server.replica.snapshot.job_versions("default", "web")) == 1
+
+
+async def test_versions_are_tagged_and_evaluations_deleted_while_the_broker_is_paused() -> None:
+    async with cluster() as c:
+        first = await c.register(make_job())
+        tagged = (await c.caller.call(m.JOB_TAG, r.JobTagRequest(id="web", name="good"))).value
+        assert (tagged.name, tagged.index > 0) == ("good", True)
+        await c.caller.call(m.JOB_TAG, r.JobTagRequest(id="web", name="good", remove=True))
+        await c.until(lambda: c.server.replica.snapshot.evaluation(first.eval_id).status == "complete", "scheduled")  # type: ignore[union-attr]
+        delete = r.EvaluationDeleteRequest(eval_ids=(first.eval_id,))
+        with pytest.raises(LepaError, match="eval broker must be paused to delete evals"):
+            await c.caller.call(m.EVALUATION_DELETE, delete)
+        paused = r.SchedulerConfigurationRequest(configuration=SchedulerConfiguration(pause_eval_broker=True))
+        await c.caller.call(m.SCHEDULER_CONFIGURATION_SET, paused)
+        waiting = await c.register(make_job("other"))
+        for refused in (
+            r.EvaluationDeleteRequest(),
+            r.EvaluationDeleteRequest(eval_ids=("a",), filter="b"),
+            r.EvaluationDeleteRequest(eval_ids=("ghost",)),
+        ):
+            with pytest.raises(LepaError):
+                await c.caller.call(m.EVALUATION_DELETE, refused)
+        assert (await c.caller.call(m.EVALUATION_DELETE, delete)).value.count == 1
+        by_filter = r.EvaluationDeleteRequest(filter='Status == "pending"')
+        assert (await c.caller.call(m.EVALUATION_DELETE, by_filter)).value.count == 1
+        snapshot = c.server.replica.snapshot
+        assert snapshot.evaluation(first.eval_id) is snapshot.evaluation(waiting.eval_id) is None
+
+
+async def test_no_deployment_waits_for_other_regions() -> None:
+    async with cluster() as c, FakeNode(c.caller, make_node("node-1")):
+        await c.register(make_job(groups=(make_group(update=make_update(health_check="manual")),)))
+        await c.until(lambda: c.statuses("web") == [("run", "running")], "running")
+        found = c.server.replica.snapshot.latest_deployment("default", "web")
+        assert found is not None
+        with pytest.raises(LepaError, match="can't unblock"):
+            await c.caller.call(m.DEPLOYMENT_UNBLOCK, r.DeploymentUpdateRequest(id=found.id))

@@ -264,7 +264,7 @@ class Config(Section, frozen=True):
 
 
 IGNORED = (
-    "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "log_file", "plugin_dir",
+    "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "plugin_dir",
     "leave_on_interrupt", "leave_on_terminate", "server.default_scheduler_config", "server.search",
     "server.start_join", "server.job_default_priority", "client.default_ineligible", "client.chroot_env",
     "client.template", "client.artifact", "client.drain_on_shutdown", "client.disk_free_mb", "client.cni_config_dir",

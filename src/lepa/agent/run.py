@@ -16,7 +16,7 @@ from lepa.agent.agent import Agent
 from lepa.agent.config import Config
 from lepa.agent.log_tap import LogTap
 from lepa.agent.self_view import COMPATIBLE_VERSION
-from lepa.kit.telemetry import set_up_logging
+from lepa.kit.telemetry import log_path, log_to_file, set_up_logging
 from lepa.model.errors import LepaError
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,12 @@ def run(
 ) -> int:
     """Run an agent until SIGINT or SIGTERM; the process's exit code. Never raises LepaError: says what is wrong."""
     handler = set_up_logging(config.log_level, as_json=config.log_json)
+    path = log_path(config.log_file)
+    try:
+        file = log_to_file(path, as_json=config.log_json) if path is not None else None
+    except OSError as error:
+        print(f"Error starting agent: log_file {path} cannot be written: {error.strerror or error}", file=sys.stderr)
+        return 1
     tap = LogTap()
     logging.getLogger("lepa").addHandler(tap)
     sys.setswitchinterval(SWITCH_S)
@@ -48,6 +54,9 @@ def run(
         return 1
     finally:
         handler.flush()
+        if file is not None:
+            logging.getLogger("lepa").removeHandler(file)
+            file.close()
 
 
 async def _serve(config: Config, *, dev: bool, tap: LogTap, out: Callable[[str], None]) -> int:

@@ -6,6 +6,7 @@ import platform
 import resource
 import time
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import Any
 
 from lepa import __version__
@@ -15,7 +16,7 @@ from lepa.agent.config import Config
 from lepa.agent.log_tap import LogTap
 from lepa.client.client import Client
 from lepa.dns.server import DnsServer
-from lepa.kit.telemetry import Metrics, log_level
+from lepa.kit.telemetry import Metrics, log_level, log_path
 from lepa.model.errors import LepaError
 from lepa.rpc import methods as m
 from lepa.rpc.methods import Caller
@@ -136,6 +137,27 @@ class SelfView:
         """This agent's log from now on."""
         async for line in self._tap.follow(level, as_json=as_json):
             yield line
+
+    def log_file(self) -> Path | None:
+        """Where this agent's log is written, None when it is not."""
+        return log_path(self.config.log_file)
+
+    def schedulers(self) -> dict[str, Any]:
+        """Workers of this agent's server, and whether they work: those of a server that does not lead wait."""
+        if self.server is None:
+            raise LepaError("unsupported", "Server only endpoint")
+        settings, leads = self.config.server, self.server.leads
+        workers = [
+            {
+                "id": f"worker-{number}",
+                "enabled_schedulers": list(settings.enabled_schedulers),
+                "started": leads,
+                "status": "Started" if leads else "Waiting",
+                "workload_status": "WaitingToDequeue" if leads else "Paused",
+            }
+            for number in range(max(1, settings.num_schedulers))
+        ]
+        return {"server_id": self.config.name, "schedulers": workers}
 
     def update_metrics(self) -> None:
         """Gauges that are cheap to read, read now."""

@@ -3,6 +3,7 @@
 from aiohttp import web
 
 from lepa.api.edge import Edge, Route
+from lepa.api.forward import node_by_id, pass_on
 from lepa.api.prometheus import exposition
 from lepa.api.request import json_response, text_response
 from lepa.kit.durations import rfc3339
@@ -44,8 +45,19 @@ async def servers(edge: Edge, request: web.Request) -> web.StreamResponse:
     return json_response(request, edge.agent.servers())
 
 
+async def set_servers(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Tell this agent's client other servers. Its servers are a setting, which a running client keeps."""
+    if not request.query.getall("address", []):
+        raise invalid("missing server address")
+    raise LepaError("unsupported", "servers are set by `client { servers }` and a restart of the agent")
+
+
 async def host(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Facts about the host, for those who debug."""
+    if request.query.get("node_id"):
+        place = await node_by_id(edge, request)
+        if isinstance(place, str):
+            return await pass_on(request, place)
     if not edge.settings.debug:
         raise LepaError("denied", "Permission denied")
     return json_response(request, await edge.agent.host())
@@ -98,6 +110,7 @@ ROUTES = (
     Route("GET", "agent/members", members),
     Route("GET", "agent/health", health),
     Route("GET", "agent/servers", servers),
+    Route("PUT POST", "agent/servers", set_servers),
     Route("GET", "agent/host", host),
     Route("PUT POST", "agent/reload", reload),
     Route("PUT POST", "agent/join", join),

@@ -12,14 +12,24 @@ from typing import Any
 
 from aiohttp import web
 
-from lepa.api import agent, files, jobs, kv, resources, streams
+from lepa.api import agent, debug, enterprise, files, jobs, kv, plugins, resources, streams
 from lepa.api.edge import Edge, Handle, Route
 from lepa.api.request import BODY_MAX, error_response, text_response
 from lepa.model.errors import LepaError
 
 log = logging.getLogger(__name__)
 
-ROUTES: tuple[Route, ...] = (*jobs.ROUTES, *resources.ROUTES, *kv.ROUTES, *files.ROUTES, *streams.ROUTES, *agent.ROUTES)
+ROUTES: tuple[Route, ...] = (
+    *jobs.ROUTES,
+    *resources.ROUTES,
+    *kv.ROUTES,
+    *files.ROUTES,
+    *streams.ROUTES,
+    *agent.ROUTES,
+    *debug.ROUTES,
+    *plugins.ROUTES,
+    *enterprise.ROUTES,
+)
 SHUTDOWN_S = 2.0
 BACKLOG = 1024
 CALLER_LEFT = 499

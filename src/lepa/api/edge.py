@@ -4,6 +4,7 @@ A table of routes is built from small handler makers; most reads are one line ea
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aiohttp import web
@@ -46,6 +47,12 @@ class AgentView(Protocol):
 
     def log_lines(self, level: str, *, as_json: bool) -> AsyncIterator[bytes]:
         """This agent's log from now on, line by line, until the caller stops."""
+
+    def log_file(self) -> Path | None:
+        """Where this agent's log is written, None when it is not."""
+
+    def schedulers(self) -> dict[str, Any]:
+        """Workers of this agent's server. Raises LepaError(unsupported) where there is none."""
 
     def update_metrics(self) -> None:
         """Bring gauges up to date before they are shown."""

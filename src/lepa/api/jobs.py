@@ -4,6 +4,7 @@ A job's id may hold slashes, escaped or not; what follows it is recognised by it
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 from urllib.parse import unquote
@@ -35,6 +36,9 @@ PAYLOAD_MAX = 16 * 1024
 
 JOB_FILE_MAX = 1024 * 1024
 """Bytes of a job file, and of its variables, that are parsed for others. Working one out may take a second of CPU."""
+
+TAG = "versions/{tag}/tag"
+_TAGGED = re.compile(r"[^/].*/versions/[^/]+/tag")
 
 JobHandle = Callable[[Edge, web.Request, str], Awaitable[web.StreamResponse]]
 
@@ -279,6 +283,34 @@ async def scale(edge: Edge, request: web.Request, job_id: str) -> web.StreamResp
     return json_response(request, (await edge.caller.call(m.JOB_SCALE, call)).value)
 
 
+async def tag(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Name a version of a job, or take its name away."""
+    job_id, name = split_tag(job_id)
+    remove = request.method == "DELETE"
+    body = {} if remove else await json_object(request, required=False)
+    latest = typed_member(body, "Latest", bool, False)
+    version = None if latest else member(body, "Version")
+    if version is not None and (not isinstance(version, int) or isinstance(version, bool) or version < 0):
+        raise invalid(f"Version must be a version's number, not {version!r}")
+    call = r.JobTagRequest(
+        id=job_id,
+        name=name,
+        version=version,
+        description=typed_member(body, "Description", str, ""),
+        remove=remove,
+        **common(request),
+    )
+    return json_response(request, (await edge.caller.call(m.JOB_TAG, call)).value)
+
+
+def split_tag(rest: str) -> tuple[str, str]:
+    """The job's id and the tag's name of what stands before `/tag`."""
+    job_id, found, name = rest.rpartition("/versions/")
+    if not found or not job_id or not name or "/" in name:
+        raise not_found("invalid job tag endpoint")
+    return job_id, name
+
+
 async def dispatch(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Make a child of a parameterized job."""
     body = await json_object(request, required=False)
@@ -344,6 +376,8 @@ _OF_ONE: Mapping[tuple[str, str], JobHandle] = {
     ("PUT", "dispatch/payload"): dispatch_payload,
     ("PUT", "revert"): revert,
     ("PUT", "stable"): stable,
+    ("PUT", TAG): tag,
+    ("DELETE", TAG): tag,
 }
 ROUTES_OF_ONE_JOB = sorted({suffix for _, suffix in _OF_ONE}, key=len, reverse=True)
 """What may follow a job's id, longest first; "" for the job itself."""
@@ -351,6 +385,8 @@ ROUTES_OF_ONE_JOB = sorted({suffix for _, suffix in _OF_ONE}, key=len, reverse=T
 
 def split_job_path(tail: str) -> tuple[str, str]:
     """The job's id (decoded) and the suffix of a raw path after `/v1/job/`."""
+    if _TAGGED.fullmatch(tail):
+        return unquote(tail[: -len("/tag")]), TAG
     for suffix in ROUTES_OF_ONE_JOB:
         if suffix and tail.endswith("/" + suffix):
             return unquote(tail[: -len(suffix) - 1]), suffix

@@ -67,6 +67,14 @@ async def count_evaluations(edge: Edge, request: web.Request) -> web.StreamRespo
     return json_response(request, {"Count": reply.value, "Index": reply.index}, headers=reply_headers(reply))
 
 
+async def delete_evaluations(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Delete evaluations while the broker is paused, by id or by filter."""
+    call = wire.from_builtins(await json_object(request), r.EvaluationDeleteRequest)
+    scope = {key: value for key, value in common(request).items() if value}
+    reply = await edge.caller.call(m.EVALUATION_DELETE, msgspec.structs.replace(call, **scope))
+    return json_response(request, reply.value, headers={"X-Nomad-Index": str(reply.index)})
+
+
 def _deployment(
     method: m.Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse], *, body: bool = True
 ) -> Handle:
@@ -265,6 +273,10 @@ async def raft_configuration(edge: Edge, request: web.Request) -> web.StreamResp
     return json_response(request, {"Servers": servers, "Index": peers.index})
 
 
+def _policy_options(request: web.Request) -> dict[str, Any]:
+    return {"job": request.query.get("job", ""), "type": request.query.get("type", "")}
+
+
 def _by_verb(handlers: Mapping[str, Handle]) -> Handle:
     async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
         verb = "PUT" if request.method == "POST" else request.method
@@ -291,6 +303,7 @@ ROUTES = (
     Route("GET", "allocation/{id}/services", read(m.ALLOCATION_SERVICES, missing="allocation not found")),
     Route("PUT POST", "allocation/{id}/stop", stop_allocation),
     Route("GET", "evaluations", read(m.EVALUATION_LIST, extra=_evaluation_options)),
+    Route("DELETE", "evaluations", delete_evaluations),
     Route("GET", "evaluations/count", count_evaluations),
     Route("GET", "evaluation/{id}", read(m.EVALUATION_GET, missing="eval not found", extra=_evaluation_options)),
     Route("GET", "evaluation/{id}/allocations", read(m.EVALUATION_ALLOCATIONS)),
@@ -300,6 +313,7 @@ ROUTES = (
     Route("PUT POST", "deployment/fail/{id}", _deployment(m.DEPLOYMENT_FAIL, body=False)),
     Route("PUT POST", "deployment/pause/{id}", _deployment(m.DEPLOYMENT_PAUSE)),
     Route("PUT POST", "deployment/promote/{id}", _deployment(m.DEPLOYMENT_PROMOTE)),
+    Route("PUT POST", "deployment/unblock/{id}", _deployment(m.DEPLOYMENT_UNBLOCK)),
     Route("PUT POST", "deployment/allocation-health/{id}", _deployment(m.DEPLOYMENT_SET_HEALTH)),
     Route("GET", "nodes", read(m.NODE_LIST, extra=_node_options)),
     Route("GET", "node/{id}", get_node),
@@ -343,7 +357,7 @@ ROUTES = (
     Route("DELETE", "service/{name}/{id}", delete_instance),
     Route("PUT POST", "search", _search(m.SEARCH_PREFIX)),
     Route("PUT POST", "search/fuzzy", _search(m.SEARCH_FUZZY)),
-    Route("GET", "scaling/policies", read(m.SCALING_POLICY_LIST)),
+    Route("GET", "scaling/policies", read(m.SCALING_POLICY_LIST, extra=_policy_options)),
     Route("GET", "scaling/policy/{id}", read(m.SCALING_POLICY_GET, missing="policy not found")),
     Route(
         "GET PUT POST",

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from lepa.api.edge import Edge, Route
-from lepa.api.forward import node_of_allocation, pass_on
+from lepa.api.forward import node_by_id, node_of_allocation, pass_on
 from lepa.api.request import JSON, TEXT, common, flag, number
 from lepa.kit.tasks import Tasks
 from lepa.model import wire
@@ -194,6 +194,10 @@ async def _next(batches: AsyncIterator[r.EventBatch]) -> r.EventBatch | None:
 
 async def monitor(edge: Edge, request: web.Request) -> web.StreamResponse:
     """This agent's log from now on, as frames or plain."""
+    if request.query.get("node_id"):
+        place = await node_by_id(edge, request)
+        if isinstance(place, str):
+            return await pass_on(request, place)
     level = request.query.get("log_level", "") or "info"
     if level not in LOG_LEVELS:
         raise invalid(f"Unknown log level: {level}")

@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -63,19 +63,33 @@ def run(
 
     Flags stand before the allocation; everything behind it belongs to the command.
     """
-    if len(e) > 1 and e != "none":
-        raise invalid("-e is one character, or none")
     chosen = choose_allocation(session, allocation, job=job, group=group)
-    with_terminal = (sys.stdin.isatty() and sys.stdout.isatty()) if t is None else t
+    return converse(session, chosen, task_of(chosen, task), words, interactive=i, terminal=t, escape=e)
+
+
+def converse(
+    session: Session,
+    allocation: Json,
+    task: str,
+    words: Sequence[str],
+    *,
+    interactive: bool,
+    terminal: bool | None,
+    escape: str,
+) -> int:
+    """Run a command in a task until it ends or the person leaves; the exit code. terminal None: where this is one."""
+    if len(escape) > 1 and escape != "none":
+        raise invalid("-e is one character, or none")
+    with_terminal = (sys.stdin.isatty() and sys.stdout.isatty()) if terminal is None else terminal
     query = {
-        "namespace": chosen["Namespace"],
-        "task": task_of(chosen, task),
+        "namespace": allocation["Namespace"],
+        "task": task,
         "command": json.dumps(list(words)),
         "tty": str(with_terminal).lower(),
     }
-    escape = b"" if e in ("none", "") or not with_terminal else e.encode()
-    conversation = Conversation(session, chosen, query, interactive=i, escape=escape)
-    with _raw(sys.stdin.fileno()) if with_terminal and i and sys.stdin.isatty() else contextlib.nullcontext():
+    character = b"" if escape in ("none", "") or not with_terminal else escape.encode()
+    conversation = Conversation(session, allocation, query, interactive=interactive, escape=character)
+    with _raw(sys.stdin.fileno()) if with_terminal and interactive and sys.stdin.isatty() else contextlib.nullcontext():
         return asyncio.run(conversation.run())
 
 

@@ -10,7 +10,7 @@ import click
 
 from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.output import Json, pairs, table
-from lepa.cli.session import Session, Shape, api, shaped
+from lepa.cli.session import Session, Shape, api, shaped, with_ui
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.sdk.address import path_with
 
@@ -22,6 +22,7 @@ NEVER_WITH_BODY = frozenset({"GET", "HEAD", "DELETE"})
 @command()
 @flag("verbose", "With protocol versions.")
 @flag("detailed", "With all tags.")
+@with_ui
 @shaped
 @api
 def members(session: Session, shape: Shape, verbose: bool, detailed: bool) -> None:
@@ -123,6 +124,7 @@ def get_config(session: Session, shape: Shape) -> None:
                 ("Memory Oversubscription", config["MemoryOversubscriptionEnabled"]),
                 ("Reject Job Registration", config["RejectJobRegistration"]),
                 ("Pause Eval Broker", config["PauseEvalBroker"]),
+                ("Node Limit for Feasibility Checks", config.get("NodeLimitForFeasibilityChecks", 0)),
                 ("Preemption System Scheduler", preemption.get("SystemSchedulerEnabled", False)),
                 ("Preemption Service Scheduler", preemption.get("ServiceSchedulerEnabled", False)),
                 ("Preemption Batch Scheduler", preemption.get("BatchSchedulerEnabled", False)),
@@ -142,10 +144,15 @@ def get_config(session: Session, shape: Shape) -> None:
 @flag("preempt-service-scheduler", "Service jobs may.", default=None)
 @flag("preempt-sysbatch-scheduler", "Sysbatch jobs may.", default=None)
 @flag("preempt-system-scheduler", "System jobs may.", default=None)
+@option("node-limit-for-feasibility-checks", "Kept for Nomad; every node is looked at.", kind=int, metavar="count")
 @option("check-index", "Change it only if it has this modify index.", kind=int, metavar="index")
 @api
 def set_config(
-    session: Session, scheduler_algorithm: str | None, check_index: int | None, **given: bool | None
+    session: Session,
+    scheduler_algorithm: str | None,
+    check_index: int | None,
+    node_limit_for_feasibility_checks: int | None,
+    **given: bool | None,
 ) -> None:
     """Change the scheduler's configuration. What no flag names stays as it is."""
     path = "/v1/operator/scheduler/configuration"
@@ -154,6 +161,8 @@ def set_config(
         if scheduler_algorithm not in ALGORITHMS:
             raise invalid(f'-scheduler-algorithm is binpack or spread, not "{scheduler_algorithm}"')
         config["SchedulerAlgorithm"] = scheduler_algorithm
+    if node_limit_for_feasibility_checks is not None:
+        config["NodeLimitForFeasibilityChecks"] = node_limit_for_feasibility_checks
     for name, (*above, key) in _SWITCHES.items():
         value = given[name.replace("-", "_")]
         if value is not None:
@@ -248,6 +257,7 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
 @command()
 @argument("identifier", required=False, shown="[id]")
 @flag("verbose", "Whole ids.")
+@with_ui
 @api
 def status(session: Session, identifier: str | None, verbose: bool) -> Any:
     """Show the job, allocation, node, evaluation or deployment whose id begins so. Without an id, list the jobs."""

@@ -6,7 +6,7 @@ from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.job import deployment_table
 from lepa.cli.monitor import Monitor
 from lepa.cli.output import Json, short
-from lepa.cli.session import Session, Shape, api, find_deployment, shaped
+from lepa.cli.session import Session, Shape, api, find_deployment, shaped, with_ui
 from lepa.kit.durations import SECOND, parse_duration
 from lepa.model.errors import invalid
 
@@ -30,6 +30,7 @@ def list_all(session: Session, shape: Shape, filter: str | None, verbose: bool) 
 @flag("monitor", "Follow it until it has ended.")
 @option("wait", "With -monitor: pause between two looks.", default="2s", metavar="duration")
 @flag("verbose", "Whole ids, and the allocations.")
+@with_ui
 @shaped
 @api
 def status(session: Session, deployment: str | None, shape: Shape, monitor: bool, wait: str, verbose: bool) -> int:
@@ -131,4 +132,16 @@ def promote(session: Session, deployment: str, group: tuple[str, ...], detach: b
     """Promote the canaries of a deployment: the new version takes over."""
     found = find_deployment(session, deployment)
     answer = _change(session, "promote", found, All=not group, Groups=list(group))
+    return _followed(session, answer, detach=detach, verbose=verbose)
+
+
+@command()
+@argument("deployment")
+@flag("detach", "Do not wait: print the id of the evaluation and return.")
+@flag("verbose", "Whole ids.")
+@api
+def unblock(session: Session, deployment: str, detach: bool, verbose: bool) -> int:
+    """Let a deployment go on that waits for other regions."""
+    found = find_deployment(session, deployment)
+    answer = _change(session, "unblock", found)
     return _followed(session, answer, detach=detach, verbose=verbose)

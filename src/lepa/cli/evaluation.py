@@ -8,8 +8,9 @@ from lepa.cli.alloc_view import allocation_table
 from lepa.cli.flags import argument, command, flag, option
 from lepa.cli.monitor import Monitor
 from lepa.cli.output import Json, pairs, short, table
-from lepa.cli.session import Session, Shape, api, find_evaluation, shaped
+from lepa.cli.session import Session, Shape, api, confirmed, find_evaluation, shaped, with_ui
 from lepa.kit.durations import ZERO_TIME
+from lepa.model.errors import invalid
 
 COLUMNS = ("ID", "Priority", "Triggered By", "Job ID", "Namespace", "Node ID", "Status", "Placement Failures")
 
@@ -21,6 +22,7 @@ COLUMNS = ("ID", "Priority", "Triggered By", "Job ID", "Namespace", "Node ID", "
 @option("per-page", "How many to show.", kind=int, metavar="count")
 @option("page-token", "Where to begin.", metavar="token")
 @flag("verbose", "Whole ids.")
+@with_ui
 @shaped
 @api
 def list_all(session: Session, shape: Shape, verbose: bool, **given: Any) -> None:
@@ -68,6 +70,7 @@ def _failures(evaluation: Json) -> object:
 @argument("evaluation", required=False)
 @flag("monitor", "Follow it until it has ended, and its deployment after it.")
 @flag("verbose", "Whole ids.")
+@with_ui
 @shaped
 @api
 def status(session: Session, evaluation: str | None, shape: Shape, monitor: bool, verbose: bool) -> int:
@@ -125,3 +128,33 @@ def _show_placement(session: Session, evaluation: Json, verbose: bool) -> None:
     if allocations:
         out.title("Placed Allocations")
         out.line(allocation_table(allocations, session.now_ns(), verbose=verbose))
+
+
+@command()
+@argument("evaluations", many=True, required=False, shown="[evaluation] ...")
+@option("filter", "All evaluations for which this expression holds.", metavar="expression")
+@flag("yes", "Ask nothing.")
+@api
+def delete(session: Session, evaluations: tuple[str, ...], filter: str | None, yes: bool) -> int:
+    """Delete evaluations, by id or by a filter, while the broker is paused.
+
+    `lepa operator scheduler set-config -pause-eval-broker` pauses it. What still runs, or waits for a replacement,
+    keeps its evaluation.
+    """
+    if bool(evaluations) == bool(filter):
+        raise invalid("name evaluations, or give a -filter")
+    found = [find_evaluation(session, each)["ID"] for each in evaluations]
+    if filter:
+        count = session.nomad.get("/v1/evaluations/count", {"filter": filter, "namespace": "*"}).value["Count"]
+        if not count:
+            session.out.line("No evaluations match")
+            return 0
+        question = f"Delete {count} evaluations?"
+    else:
+        question = f"Delete {len(found)} evaluations?"
+    if not yes and not confirmed(question):
+        return 1
+    body: Json = {"Filter": filter} if filter else {"EvalIDs": found}
+    answer = session.nomad.delete("/v1/evaluations", {"namespace": "*"} if filter else None, body).value
+    session.out.line(f"Successfully deleted {answer['Count']} evaluation{'' if answer['Count'] == 1 else 's'}")
+    return 0

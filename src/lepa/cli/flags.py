@@ -189,23 +189,28 @@ Tree = dict[str, "Row | Branch"]
 
 
 class Branch(NamedTuple):
-    """Commands under a common noun."""
+    """Commands under a common noun. default: the one that is meant when none is named."""
 
     summary: str
     commands: Tree
     hidden: bool = False
+    default: str = ""
 
 
 class Group(click.Group):
     """Commands from a table; a command's module is imported when the command is called."""
 
-    def __init__(self, name: str, summary: str, tree: Tree) -> None:
+    def __init__(self, name: str, summary: str, tree: Tree, default: str = "") -> None:
         super().__init__(name=name, help=summary, options_metavar="", subcommand_metavar="<command> [options] [args]")
         self.tree = tree
+        self.default = default
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Nomad's `-help` and `-version` are understood too; nothing at all asks for help."""
-        if not args or (args[0].startswith("-") and args[0].lstrip("-") in HELP):
+        asks = bool(args) and args[0].startswith("-") and args[0].lstrip("-") in HELP
+        if self.default and not asks and (not args or args[0].startswith("-")):
+            args = [self.default, *args]
+        elif not args or asks:
             args = ["--help"]
         elif args and args[0] in {"-version", "--version", "-v"} and "version" in self.tree:
             args = ["version"]
@@ -221,7 +226,7 @@ class Group(click.Group):
         if row is None:
             return None
         if isinstance(row, Branch):
-            return Group(cmd_name, row.summary, row.commands)
+            return Group(cmd_name, row.summary, row.commands, row.default)
         module, _, attribute = row.where.partition(":")
         return cast(click.Command, getattr(import_module(module), attribute))
 

@@ -8,7 +8,7 @@ from lepa.cli.deployment_view import describe
 from lepa.cli.flags import argument, command, flag, option
 from lepa.cli.output import Json, paint, pairs, short, table
 from lepa.cli.plan_view import diff_lines
-from lepa.cli.session import Session, Shape, api, find_job, job_path, shaped
+from lepa.cli.session import Session, Shape, api, find_job, job_path, shaped, with_ui
 from lepa.kit.durations import SECOND, rfc3339
 from lepa.model.errors import invalid
 
@@ -21,6 +21,7 @@ SUMMARY = ("Queued", "Starting", "Running", "Failed", "Complete", "Lost", "Unkno
 @flag("evals", "With the evaluations.")
 @flag("all-allocs", "With allocations of earlier jobs of this id.")
 @flag("verbose", "Whole ids and times.")
+@with_ui
 @shaped
 @api
 def status(

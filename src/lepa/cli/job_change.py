@@ -8,7 +8,7 @@ from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.job import version_of
 from lepa.cli.monitor import Monitor
 from lepa.cli.output import Json, short
-from lepa.cli.session import Session, api, confirmed, find_job, job_path, read_input
+from lepa.cli.session import Session, api, confirmed, find_job, job_path, read_input, with_ui
 from lepa.model.errors import invalid
 
 PAYLOAD_MAX = 16 * 1024
@@ -164,8 +164,10 @@ def evaluate(session: Session, job: str, force_reschedule: bool, detach: bool, v
 @option("idempotency-token", "Dispatch once only for the same token.", default="", metavar="text")
 @option("id-prefix-template", "Beginning of the instance's id.", default="", metavar="template")
 @option("priority", "Priority of the instance.", kind=int, default=0, metavar="number")
+@flag("wait", "Wait until the instance has ended; the exit code is 1 when a part of it failed.")
 @flag("detach", "Do not wait: print the id of the evaluation and return.")
 @flag("verbose", "Whole ids.")
+@with_ui
 @api
 def dispatch(
     session: Session,
@@ -175,6 +177,7 @@ def dispatch(
     idempotency_token: str,
     id_prefix_template: str,
     priority: int,
+    wait: bool,
     detach: bool,
     verbose: bool,
 ) -> int:
@@ -193,10 +196,23 @@ def dispatch(
     session.out.line(f"Dispatched Job ID = {answer['DispatchedJobID']}")
     if evaluation:
         session.out.line(f"Evaluation ID     = {short(evaluation, verbose)}")
-    if detach or not evaluation:
-        return 0
-    session.out.line()
-    return Monitor(session, verbose=verbose).evaluation(evaluation)
+    code = 0
+    if not detach and evaluation:
+        session.out.line()
+        code = Monitor(session, verbose=verbose).evaluation(evaluation)
+    return _await_end(session, answer["DispatchedJobID"], stub["Namespace"]) if wait and code == 0 else code
+
+
+def _await_end(session: Session, job_id: str, namespace: str) -> int:
+    """Wait until a job is dead; 1 when one of its allocations failed or was lost."""
+    path, query = job_path({"ID": job_id, "Namespace": namespace})
+    answer = session.nomad.get(path, query)
+    while answer.value["Status"] != "dead":
+        answer = session.nomad.get(path, {**query, "index": answer.index, "wait": "60s"})
+    summary = session.nomad.get(job_path({"ID": job_id, "Namespace": namespace}, "summary")[0], query).value
+    unwell = sum(group["Failed"] + group["Lost"] for group in (summary.get("Summary") or {}).values())
+    session.out.line(f'Job "{job_id}" finished with {unwell} failed allocations')
+    return 1 if unwell else 0
 
 
 def _payload(name: str | None) -> bytes:

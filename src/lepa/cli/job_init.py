@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
-from lepa.cli.flags import argument, command, flag
-from lepa.model.errors import conflict, invalid
+from lepa.cli.flags import argument, command, flag, option
+from lepa.model.errors import LepaError, conflict, invalid
 
 FILE_NAME = "example.nomad.hcl"
 USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -16,10 +16,20 @@ USUAL_PATH = "/usr/local/bin:/usr/bin:/bin"
 @command()
 @argument("file", required=False)
 @flag("short", "Without explanations.")
-def init(file: str | None, short: bool) -> None:
+@flag("connect", "An example with Consul's service mesh, which is not part of lepa.", hidden=True)
+@option("template", "Another example: batch, periodic or parameterized.", default="", metavar="name")
+@flag("list-templates", "List the examples.")
+def init(file: str | None, short: bool, connect: bool, template: str, list_templates: bool) -> None:
     """Write an example job file, example.nomad.hcl unless named otherwise."""
+    if list_templates:
+        click.echo("\n".join(["service", *sorted(TEMPLATES)]))
+        return
+    if connect:
+        raise LepaError("unsupported", "there is no service mesh here: services find each other by name")
+    if template not in ("", "service", *TEMPLATES):
+        raise invalid(f'there is no example "{template}"; there are service, {", ".join(sorted(TEMPLATES))}')
     path = Path(file or FILE_NAME)
-    text = example(python(), short=short)
+    text = TEMPLATES.get(template) or example(python(), short=short)
     try:
         with path.open("x", encoding="utf-8") as written:
             written.write(text)
@@ -121,3 +131,52 @@ job "example" {
   }
 }
 """
+
+_BATCH_GROUP = """\
+  group "work" {
+    task "work" {
+      driver = "raw_exec"
+
+      config {
+        command = "/bin/sh"
+        args    = ["-c", "echo SAID"]
+      }
+
+      resources {
+        cpu    = 50
+        memory = 32
+      }
+    }
+  }
+}
+"""
+TEMPLATES = {
+    "batch": f"""\
+# Runs once, to its end.
+job "example" {{
+  type = "batch"
+
+{_BATCH_GROUP.replace("SAID", "done")}""",
+    "periodic": f"""\
+# Runs every quarter of an hour, never twice at once.
+job "example" {{
+  type = "batch"
+
+  periodic {{
+    crons            = ["*/15 * * * *"]
+    prohibit_overlap = true
+  }}
+
+{_BATCH_GROUP.replace("SAID", "done")}""",
+    "parameterized": f"""\
+# Runs when it is dispatched: lepa job dispatch -meta who=you example
+job "example" {{
+  type = "batch"
+
+  parameterized {{
+    payload       = "optional"
+    meta_required = ["who"]
+  }}
+
+{_BATCH_GROUP.replace("SAID", "hello $NOMAD_META_who")}""",
+}

@@ -1,15 +1,17 @@
 """`lepa job restart`: the running allocations of a job, a batch at a time."""
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.output import Json, short
-from lepa.cli.session import Session, api, find_job, job_path
+from lepa.cli.session import Session, api, confirmed, find_job, job_path
 from lepa.kit.durations import SECOND, parse_duration
 from lepa.model.errors import LepaError, invalid
 
 POLL_S = 0.2
+ASK = "ask"
 LOOKS_MAX = 1500
 """How often a replacement is looked at until it runs."""
 
@@ -20,8 +22,8 @@ LOOKS_MAX = 1500
 @flag("reschedule", "Stop the allocations, and let the job replace them.")
 @flag("no-shutdown-delay", "With -reschedule: do not wait before stopping.")
 @option("batch-size", "Allocations at a time, as a number or as a share such as 25%.", default="1", metavar="count")
-@option("batch-wait", "Pause between batches.", default="0s", metavar="duration")
-@option("on-error", "What follows a failure: fail, or go on with the next.", default="fail", metavar="fail|continue")
+@option("batch-wait", "Pause between batches, or ask before each.", default="0s", metavar="duration|ask")
+@option("on-error", "What follows a failure: ask at a terminal, fail, continue.", default="ask", metavar="ask|fail")
 @repeated("group", "Only this group.", metavar="name")
 @repeated("task", "Only this task.", metavar="name")
 @flag("yes", "Accepted: nothing is asked.", hidden=True)
@@ -44,7 +46,9 @@ def restart(
     """Restart the running allocations of a job in place, or with -reschedule replace them, batch by batch."""
     if task and (all_tasks or reschedule):
         raise invalid("-task cannot be combined with -all-tasks or -reschedule")
-    wait_s = _seconds(batch_wait)
+    wait_s = 0.0 if batch_wait == ASK else _seconds(batch_wait)
+    if on_error not in (ASK, "fail", "continue"):
+        raise invalid(f'-on-error is ask, fail or continue, not "{on_error}"')
     path, query = job_path(find_job(session, job), "allocations")
     running = [each for each in session.nomad.get(path, query).value or [] if _runs(each, group)]
     if not running:
@@ -56,10 +60,21 @@ def restart(
     for first in range(0, len(running), at_once):
         if first and wait_s:
             session.sleep(wait_s)
-        failed = not restarts.batch(running[first : first + at_once]) or failed
-        if failed and on_error != "continue":
+        if first and batch_wait == ASK and not confirmed(f"{first} of {len(running)} restarted. Go on?"):
+            break
+        well = restarts.batch(running[first : first + at_once])
+        failed = failed or not well
+        more = first + at_once < len(running)
+        if not well and not (more and _goes_on(on_error)):
             break
     return 1 if failed else 0
+
+
+def _goes_on(on_error: str) -> bool:
+    """Whether the next batch follows a failure."""
+    if on_error == ASK and sys.stdin.isatty():
+        return confirmed("Some allocations could not be restarted. Go on with the next?")
+    return on_error == "continue"
 
 
 def _runs(stub: Json, groups: Sequence[str]) -> bool:

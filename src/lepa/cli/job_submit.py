@@ -9,7 +9,7 @@ from lepa.cli.job_file import JobFile, read_job
 from lepa.cli.monitor import Monitor
 from lepa.cli.output import Json, paint, pretty_json
 from lepa.cli.plan_view import changes_allocations, diff_lines
-from lepa.cli.session import Session, Shape, api, segment
+from lepa.cli.session import Session, Shape, api, segment, with_ui
 from lepa.kit.durations import ZERO_TIME
 from lepa.model.errors import LepaError, invalid
 
@@ -41,6 +41,7 @@ def from_job_file(function: Callable[..., Any]) -> Callable[..., Any]:
 @flag("preserve-resources", "Keep the resources of tasks that run already.")
 @flag("policy-override", "Accepted, and without effect.", hidden=True)
 @option("consul-namespace", "Accepted, and without effect.", metavar="name", hidden=True)
+@with_ui
 @api
 def run(
     session: Session,

@@ -16,6 +16,7 @@ INTERRUPTED = 130
 NOBODY_READS = 1
 
 JOB: Tree = {
+    "action": Row("lepa.cli.job_action:action", "Run an action that a job's author wrote down"),
     "allocs": Row("lepa.cli.job:allocs", "List a job's allocations"),
     "deployments": Row("lepa.cli.job:deployments", "List a job's deployments"),
     "dispatch": Row("lepa.cli.job_change:dispatch", "Start an instance of a parameterized job"),
@@ -33,9 +34,17 @@ JOB: Tree = {
     "revert": Row("lepa.cli.job_change:revert", "Return to an earlier version of a job"),
     "run": Row("lepa.cli.job_submit:run", "Run a job file, or change the job to what it says"),
     "scale": Row("lepa.cli.job_change:scale", "Set the count of a group"),
+    "scaling-events": Row("lepa.cli.scaling:events", "List changes of the counts of a job's groups"),
     "start": Row("lepa.cli.job_change:start", "Start a stopped job again"),
     "status": Row("lepa.cli.job:status", "List jobs, or show one"),
     "stop": Row("lepa.cli.job_change:stop", "Stop jobs"),
+    "tag": Branch(
+        "Name versions of a job",
+        {
+            "apply": Row("lepa.cli.job_tag:apply", "Name a version"),
+            "unset": Row("lepa.cli.job_tag:unset", "Take the name of a version away"),
+        },
+    ),
     "validate": Row("lepa.cli.job_submit:validate", "Check a job file"),
 }
 ALLOC: Tree = {
@@ -43,12 +52,14 @@ ALLOC: Tree = {
     "exec": Row("lepa.cli.alloc_exec:run", "Run a command inside a task"),
     "fs": Row("lepa.cli.alloc_files:files", "List and read the files of an allocation"),
     "logs": Row("lepa.cli.alloc_files:logs", "Print what a task writes"),
+    "pause": Row("lepa.cli.enterprise:alloc_pause", "Pause a task (Enterprise)", hidden=True),
     "restart": Row("lepa.cli.alloc:restart", "Restart the tasks of an allocation in place"),
     "signal": Row("lepa.cli.alloc:signal", "Send a signal to the tasks of an allocation"),
     "status": Row("lepa.cli.alloc:status", "Show an allocation"),
     "stop": Row("lepa.cli.alloc:stop", "Stop an allocation and let its job replace it"),
 }
 NODE: Tree = {
+    "config": Row("lepa.cli.operator:node_config", "Look at the servers that a client knows"),
     "drain": Row("lepa.cli.node:drain", "Move the allocations of a node elsewhere"),
     "eligibility": Row("lepa.cli.node:eligibility", "Say whether a node may get new allocations"),
     "meta": Branch(
@@ -63,6 +74,7 @@ NODE: Tree = {
         {
             "apply": Row("lepa.cli.tenancy:pool_apply", "Create or change a node pool from a file"),
             "delete": Row("lepa.cli.tenancy:pool_delete", "Delete a node pool"),
+            "init": Row("lepa.cli.tenancy:pool_init", "Write an example of a node pool"),
             "info": Row("lepa.cli.tenancy:pool_info", "Show a node pool"),
             "jobs": Row("lepa.cli.tenancy:pool_jobs", "List the jobs of a node pool"),
             "list": Row("lepa.cli.tenancy:pool_list", "List node pools"),
@@ -72,6 +84,7 @@ NODE: Tree = {
     "status": Row("lepa.cli.node:status", "List nodes, or show one"),
 }
 EVALUATION: Tree = {
+    "delete": Row("lepa.cli.evaluation:delete", "Delete evaluations"),
     "list": Row("lepa.cli.evaluation:list_all", "List evaluations"),
     "status": Row("lepa.cli.evaluation:status", "Show an evaluation"),
 }
@@ -82,6 +95,7 @@ DEPLOYMENT: Tree = {
     "promote": Row("lepa.cli.deployment:promote", "Promote the canaries of a deployment"),
     "resume": Row("lepa.cli.deployment:resume", "Let a paused deployment go on"),
     "status": Row("lepa.cli.deployment:status", "Show a deployment"),
+    "unblock": Row("lepa.cli.deployment:unblock", "Let a deployment go on that waits for other regions"),
 }
 NAMESPACE: Tree = {
     "apply": Row("lepa.cli.tenancy:namespace_apply", "Create or change a namespace"),
@@ -92,6 +106,9 @@ NAMESPACE: Tree = {
 }
 OPERATOR: Tree = {
     "api": Row("lepa.cli.cluster:call", "Make any request of the HTTP API"),
+    "debug": Row("lepa.cli.debug:debug", "Collect what helps to find a fault"),
+    "metrics": Row("lepa.cli.operator:metrics", "Print the figures of an agent"),
+    "utilization": Row("lepa.cli.enterprise:utilization", "Print a utilization report (Enterprise)", hidden=True),
     "raft": Branch(
         "Look at the servers' consensus",
         {"list-peers": Row("lepa.cli.cluster:list_peers", "List the servers that keep the state")},
@@ -103,6 +120,26 @@ OPERATOR: Tree = {
             "set-config": Row("lepa.cli.cluster:set_config", "Change the scheduler's configuration"),
         },
     ),
+}
+QUOTA: Tree = {
+    "apply": Row("lepa.cli.enterprise:quota_apply", "Create or change a quota"),
+    "delete": Row("lepa.cli.enterprise:quota_delete", "Delete a quota"),
+    "init": Row("lepa.cli.enterprise:quota_init", "Write an example of a quota"),
+    "inspect": Row("lepa.cli.enterprise:quota_inspect", "Print a quota"),
+    "list": Row("lepa.cli.enterprise:quota_list", "List quotas"),
+    "status": Row("lepa.cli.enterprise:quota_status", "Show a quota and its use"),
+}
+RECOMMENDATION: Tree = {
+    "apply": Row("lepa.cli.enterprise:recommendation_apply", "Apply a recommendation"),
+    "dismiss": Row("lepa.cli.enterprise:recommendation_dismiss", "Dismiss a recommendation"),
+    "info": Row("lepa.cli.enterprise:recommendation_info", "Show a recommendation"),
+    "list": Row("lepa.cli.enterprise:recommendation_list", "List recommendations"),
+}
+SENTINEL: Tree = {
+    "apply": Row("lepa.cli.enterprise:sentinel_apply", "Create or change a policy"),
+    "delete": Row("lepa.cli.enterprise:sentinel_delete", "Delete a policy"),
+    "list": Row("lepa.cli.enterprise:sentinel_list", "List policies"),
+    "read": Row("lepa.cli.enterprise:sentinel_read", "Print a policy"),
 }
 SERVICE: Tree = {
     "config": Row("lepa.cli.service_config:config", "Print configuration for HAProxy or nginx"),
@@ -128,11 +165,15 @@ MODEL: Tree = {
     "top": Row("lepa.cli.serving:model_top", "Show what applications and models do now"),
 }
 COMMANDS: Tree = {
+    "action": Row("lepa.cli.job_action:action", "Run an action that a job's author wrote down"),
     "agent": Row("lepa.cli.agent:agent", "Run an agent: server, client or both"),
     "agent-info": Row("lepa.cli.cluster:agent_info", "Print figures of the asked agent"),
     "alloc": Branch("Work with allocations", ALLOC),
     "app": Branch("Work with applications of model serving", APP),
     "completion": Row("lepa.cli.completion:completion", "Print a shell's completion script"),
+    "config": Branch(
+        "Check configurations", {"validate": Row("lepa.cli.operator:config_validate", "Check an agent's configuration")}
+    ),
     "deployment": Branch("Work with deployments", DEPLOYMENT),
     "eval": Branch("Work with evaluations", EVALUATION),
     "exec": Row("lepa.cli.alloc_exec:run", "Run a command inside a task"),
@@ -144,18 +185,55 @@ COMMANDS: Tree = {
     "init": Row("lepa.cli.job_init:init", "Write an example job file"),
     "inspect": Row("lepa.cli.job:inspect", "Print a job as the servers hold it"),
     "job": Branch("Work with jobs", JOB),
+    "license": Branch(
+        "Look at the licence", {"get": Row("lepa.cli.enterprise:license_get", "Print the licence")}, hidden=True
+    ),
     "logs": Row("lepa.cli.alloc_files:logs", "Print what a task writes"),
     "model": Branch("Work with served models", MODEL),
+    "monitor": Branch(
+        "Read the log of an agent",
+        {
+            "export": Row("lepa.cli.agent_log:export", "Print the log file of an agent"),
+            "follow": Row("lepa.cli.agent_log:follow", "Follow the log of an agent; meant when nothing is named"),
+        },
+        default="follow",
+    ),
     "namespace": Branch("Work with namespaces", NAMESPACE),
     "node": Branch("Work with nodes", NODE),
     "operator": Branch("Commands for operators of a cluster", OPERATOR),
     "plan": Row("lepa.cli.job_submit:plan", "Show what running a job file would change"),
+    "plugin": Branch(
+        "Look at storage plugins", {"status": Row("lepa.cli.operator:plugin_status", "List plugins, or show one")}
+    ),
     "predict": Row("lepa.cli.serving:predict", "Ask an application for a prediction"),
+    "quota": Branch("Work with quotas (Enterprise)", QUOTA, hidden=True),
+    "recommendation": Branch("Work with recommendations (Enterprise)", RECOMMENDATION, hidden=True),
     "run": Row("lepa.cli.job_submit:run", "Run a job file, or change the job to what it says"),
+    "scaling": Branch(
+        "Look at how counts may change",
+        {
+            "policy": Branch(
+                "Look at scaling policies",
+                {
+                    "info": Row("lepa.cli.scaling:policy_info", "Show a scaling policy"),
+                    "list": Row("lepa.cli.scaling:policy_list", "List scaling policies"),
+                },
+            )
+        },
+    ),
+    "sentinel": Branch("Work with Sentinel policies (Enterprise)", SENTINEL, hidden=True),
     "server": Branch(
         "Work with servers", {"members": Row("lepa.cli.cluster:members", "List the servers that know each other")}
     ),
     "service": Branch("Work with services", SERVICE),
+    "setup": Branch(
+        "Set up other programs that Nomad needs",
+        {
+            "consul": Row("lepa.cli.operator:setup_consul", "Say what Consul needs"),
+            "vault": Row("lepa.cli.operator:setup_vault", "Say what Vault needs"),
+        },
+        hidden=True,
+    ),
     "start": Row("lepa.cli.job_change:start", "Start a stopped job again"),
     "status": Row("lepa.cli.cluster:status", "Show whatever an id names"),
     "stop": Row("lepa.cli.job_change:stop", "Stop jobs"),
@@ -169,6 +247,7 @@ COMMANDS: Tree = {
             ),
         },
     ),
+    "ui": Row("lepa.cli.operator:ui", "Say where a browser shows the cluster", hidden=True),
     "validate": Row("lepa.cli.job_submit:validate", "Check a job file"),
     "version": Row("lepa.cli.version:version", "Print the version"),
     # Names of old

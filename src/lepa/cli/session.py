@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from urllib.parse import quote
 
+import click
+
 from lepa.cli import output
 from lepa.cli.flags import flag, option
 from lepa.cli.output import Json
@@ -19,6 +21,7 @@ from lepa.sdk.address import target
 from lepa.sdk.connection import Connection
 
 UUID_LENGTH = 36
+NO_PAGES = "-ui: there are no pages for a browser in this version; `lepa top` shows a cluster live in a terminal"
 CANDIDATES_MAX = 20
 _UUID_START = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]*")
 
@@ -110,6 +113,18 @@ def api(function: Callable[..., Any]) -> Callable[..., Any]:
     for name, help in (("force-color", "Colours in a pipe too."), ("no-color", "No colours.")):
         run = flag(name, help, general=True)(run)
     return run
+
+
+def with_ui(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command Nomad's -ui: there are no pages yet that a browser could show, which it says."""
+
+    @functools.wraps(function)
+    def run(*args: Any, ui: bool, **values: Any) -> Any:
+        if ui:
+            click.echo(NO_PAGES, err=True)
+        return function(*args, **values)
+
+    return flag("ui", "Accepted: there are no pages for a browser.", hidden=True)(run)
 
 
 def segment(identifier: str) -> str:

@@ -1,14 +1,18 @@
 """`lepa namespace …` and `lepa node pool …`: parts of a cluster."""
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
 
-from lepa.cli.flags import argument, command, option, repeated
+import click
+
+from lepa.cli import output
+from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.node import node_table
 from lepa.cli.output import Json, pairs, table
 from lepa.cli.session import Session, Shape, api, read_input, segment, shaped
-from lepa.model.errors import LepaError, invalid, not_found
+from lepa.model.errors import LepaError, conflict, invalid, not_found
 
 SPEC_KEYS = {
     "name": "Name",
@@ -52,8 +56,27 @@ def _translated(raw: Json, path: str) -> Json:
     return found
 
 
-def _listed(session: Session, shape: Shape, path: str, nothing: str) -> None:
-    found = session.nomad.get(path).value or []
+def paged(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a list -filter, -per-page and -page-token, as one argument `query`."""
+
+    @functools.wraps(function)
+    def run(*args: Any, filter: str | None, per_page: int | None, page_token: str | None, **values: Any) -> Any:
+        query = {"filter": filter, "per_page": per_page, "next_token": page_token}
+        return function(*args, query=query, **values)
+
+    run = option("page-token", "Where to begin.", metavar="token")(run)
+    run = option("per-page", "How many to show.", kind=int, metavar="count")(run)
+    return option("filter", "Only those for which this expression holds.", metavar="expression")(run)
+
+
+def _next_page(session: Session, token: str) -> None:
+    if token:
+        session.out.line(f"\nResults have been paginated. To get the next page run:\n\n-page-token {token}")
+
+
+def _listed(session: Session, shape: Shape, path: str, nothing: str, query: dict[str, Any] | None = None) -> None:
+    answer = session.nomad.get(path, query)
+    found = answer.value or []
     if shape:
         session.out.line(shape.render(found))
     elif not found:
@@ -61,6 +84,7 @@ def _listed(session: Session, shape: Shape, path: str, nothing: str) -> None:
     else:
         rows = [(each["Name"], each["Description"]) for each in sorted(found, key=lambda each: str(each["Name"]))]
         session.out.line(table(("Name", "Description"), rows))
+        _next_page(session, answer.next_token)
 
 
 def _one(session: Session, list_path: str, path: Callable[[str], str], kind: str, name: str) -> Json:
@@ -138,9 +162,10 @@ def namespace_inspect(session: Session, name: str, t: str | None) -> None:
 @option("description", "What it is for.", metavar="text")
 @option("quota", "Its quota.", metavar="name")
 @repeated("meta", "Metadata.", metavar="key=value")
+@flag("json", "Accepted: a file may be HCL or JSON.", hidden=True)
 @api
 def namespace_apply(
-    session: Session, input: str, description: str | None, quota: str | None, meta: tuple[str, ...]
+    session: Session, input: str, description: str | None, quota: str | None, meta: tuple[str, ...], json: bool
 ) -> None:
     """Create or change a namespace, from its name and flags or from a file.
 
@@ -189,11 +214,46 @@ def _pool(session: Session, name: str) -> Json:
 
 
 @command()
+@paged
 @shaped
 @api
-def pool_list(session: Session, shape: Shape) -> None:
+def pool_list(session: Session, shape: Shape, query: dict[str, Any]) -> None:
     """List node pools."""
-    _listed(session, shape, "/v1/node/pools", "No node pools found")
+    _listed(session, shape, "/v1/node/pools", "No node pools found", query)
+
+
+POOL_EXAMPLE = """\
+# A node pool: nodes that are kept for certain jobs. A node says its pool by `client { node_pool = "example" }`.
+node_pool "example" {
+  description = "Example node pool"
+
+  meta {
+    owner = "platform"
+  }
+}
+"""
+POOL_EXAMPLE_JSON = {"Name": "example", "Description": "Example node pool", "Meta": {"owner": "platform"}}
+
+
+@command()
+@argument("file", required=False)
+@option("out", "hcl or json.", default="hcl", metavar="format")
+@flag("quiet", "Say nothing.")
+def pool_init(file: str | None, out: str, quiet: bool) -> None:
+    """Write an example of a node pool, pool.nomad.hcl unless named otherwise."""
+    if out not in ("hcl", "json"):
+        raise invalid(f'-out is hcl or json, not "{out}"')
+    path = file or f"pool.nomad.{out}"
+    text = POOL_EXAMPLE if out == "hcl" else output.pretty_json(POOL_EXAMPLE_JSON) + "\n"
+    try:
+        with open(path, "x", encoding="utf-8") as written:
+            written.write(text)
+    except FileExistsError as error:
+        raise conflict(f"{path} already exists; name another file") from error
+    except OSError as error:
+        raise invalid(f"cannot write {path}: {error.strerror or error}") from error
+    if not quiet:
+        click.echo(f"Example node pool written to {path}\nApply it with: lepa node pool apply {path}")
 
 
 @command()
@@ -224,8 +284,9 @@ def _scheduler(config: Json) -> list[tuple[str, Any]]:
 
 @command()
 @argument("path", shown="<file|->")
+@flag("json", "Accepted: a file may be HCL or JSON.", hidden=True)
 @api
-def pool_apply(session: Session, path: str) -> None:
+def pool_apply(session: Session, path: str, json: bool) -> None:
     """Create or change a node pool from a file, HCL or JSON."""
     wanted = _read_spec(path, "node_pool")
     if not wanted.get("Name"):
@@ -245,29 +306,34 @@ def pool_delete(session: Session, pool: str) -> None:
 
 @command()
 @argument("pool", shown="<node pool>")
-@option("filter", "Only nodes for which this expression holds.", metavar="expression")
+@flag("verbose", "Whole ids.")
+@paged
 @shaped
 @api
-def pool_nodes(session: Session, pool: str, shape: Shape, filter: str | None) -> None:
+def pool_nodes(session: Session, pool: str, shape: Shape, query: dict[str, Any], verbose: bool) -> None:
     """List the nodes of a node pool."""
-    nodes = session.nomad.get(_pool_path(_pool(session, pool)["Name"], "nodes"), {"filter": filter}).value or []
+    answer = session.nomad.get(_pool_path(_pool(session, pool)["Name"], "nodes"), query)
+    nodes = answer.value or []
     if shape:
         session.out.line(shape.render(nodes))
     else:
-        session.out.line(node_table(session, nodes) if nodes else "No nodes found")
+        session.out.line(node_table(session, nodes, verbose=verbose) if nodes else "No nodes found")
+        _next_page(session, answer.next_token)
 
 
 @command()
 @argument("pool", shown="<node pool>")
-@option("filter", "Only jobs for which this expression holds.", metavar="expression")
+@paged
 @shaped
 @api
-def pool_jobs(session: Session, pool: str, shape: Shape, filter: str | None) -> None:
+def pool_jobs(session: Session, pool: str, shape: Shape, query: dict[str, Any]) -> None:
     """List the jobs of a node pool, in all namespaces unless one is named."""
-    query = {"filter": filter, "namespace": session.nomad.target.namespace or "*"}
-    jobs = session.nomad.get(_pool_path(_pool(session, pool)["Name"], "jobs"), query).value or []
+    asked = {**query, "namespace": session.nomad.target.namespace or "*"}
+    answer = session.nomad.get(_pool_path(_pool(session, pool)["Name"], "jobs"), asked)
+    jobs = answer.value or []
     if shape:
         session.out.line(shape.render(jobs))
         return
     rows = [(job["ID"], job["Namespace"], job["Type"], job["Priority"], job["Status"]) for job in jobs]
     session.out.line(table(("ID", "Namespace", "Type", "Priority", "Status"), rows) if rows else "No jobs found")
+    _next_page(session, answer.next_token)

@@ -12,6 +12,8 @@ import sys
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
 from typing import Any
 
 LEVELS = {
@@ -23,6 +25,9 @@ LEVELS = {
     "ERROR": logging.ERROR,
 }
 ERROR_TEXT_MAX = 200
+LOG_FILE_BYTES_MAX = 64 * 1024 * 1024
+LOG_FILES_KEPT = 4
+"""Beside the one that is written."""
 INTERVAL_S = 10.0
 SERIES_MAX = 10_000
 
@@ -39,6 +44,23 @@ def set_up_logging(level: str = "info", *, as_json: bool = False, stream: Any = 
     root.propagate = False
     requests = logging.getLogger("aiohttp.server")
     requests.handlers, requests.filters, requests.propagate = [handler], [_callers_fault_in_one_line], False
+    return handler
+
+
+def log_path(name: str) -> Path | None:
+    """The file that a `log_file` setting means: a name that ends in a slash is a directory. None for ""."""
+    if not name:
+        return None
+    return Path(name, "lepa.log") if name.endswith("/") else Path(name)
+
+
+def log_to_file(path: Path, *, as_json: bool = False) -> logging.Handler:
+    """Write the same lines to a file too, which only its owner may read. Raises OSError."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.touch(mode=0o600)
+    handler = RotatingFileHandler(path, maxBytes=LOG_FILE_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8")
+    handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
+    logging.getLogger("lepa").addHandler(handler)
     return handler
 
 

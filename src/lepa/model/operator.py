@@ -13,12 +13,16 @@ class PreemptionConfig(Wire, frozen=True):
 
 
 class SchedulerConfiguration(Wire, frozen=True):
-    """How placements are scored. scheduler_algorithm: "binpack" fills nodes up, "spread" keeps them even."""
+    """How placements are scored. scheduler_algorithm: "binpack" fills nodes up, "spread" keeps them even.
+
+    node_limit_for_feasibility_checks is kept for Nomad's clients: every node is looked at, whatever it says.
+    """
 
     scheduler_algorithm: str = "binpack"
     preemption_config: PreemptionConfig = PreemptionConfig()
     memory_oversubscription_enabled: bool = False
     reject_job_registration: bool = False
     pause_eval_broker: bool = False
+    node_limit_for_feasibility_checks: int = 100
     create_index: int = 0
     modify_index: int = 0

@@ -110,6 +110,7 @@ JOB_SCALE: Method[r.JobScaleRequest, r.JobRegisterResponse] = Method(
 JOB_DISPATCH: Method[r.JobDispatchRequest, r.JobDispatchResponse] = Method(
     "Job.Dispatch", r.JobDispatchRequest, r.JobDispatchResponse, "write"
 )
+JOB_TAG: Method[r.JobTagRequest, r.JobTagResponse] = Method("Job.Tag", r.JobTagRequest, r.JobTagResponse, "write")
 JOB_PERIODIC_FORCE: Method[r.JobEvaluateRequest, r.JobRegisterResponse] = Method(
     "Job.PeriodicForce", r.JobEvaluateRequest, r.JobRegisterResponse, "write"
 )
@@ -139,6 +140,9 @@ EVALUATION_GET: Method[r.EvaluationListRequest, Evaluation | None] = Method(
 EVALUATION_ALLOCATIONS: Method[r.ReadRequest, tuple[AllocListStub, ...]] = Method(
     "Evaluation.Allocations", r.ReadRequest, tuple[AllocListStub, ...], "read"
 )
+EVALUATION_DELETE: Method[r.EvaluationDeleteRequest, r.EvaluationDeleteResponse] = Method(
+    "Evaluation.Delete", r.EvaluationDeleteRequest, r.EvaluationDeleteResponse, "write"
+)
 DEPLOYMENT_LIST: Method[r.ReadRequest, tuple[Deployment, ...]] = Method(
     "Deployment.List", r.ReadRequest, tuple[Deployment, ...], "read"
 )
@@ -156,6 +160,9 @@ DEPLOYMENT_PAUSE: Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse] 
 )
 DEPLOYMENT_PROMOTE: Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse] = Method(
     "Deployment.Promote", r.DeploymentUpdateRequest, r.DeploymentUpdateResponse, "write"
+)
+DEPLOYMENT_UNBLOCK: Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse] = Method(
+    "Deployment.Unblock", r.DeploymentUpdateRequest, r.DeploymentUpdateResponse, "write"
 )
 DEPLOYMENT_SET_HEALTH: Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse] = Method(
     "Deployment.SetAllocHealth", r.DeploymentUpdateRequest, r.DeploymentUpdateResponse, "write"
@@ -243,8 +250,8 @@ NODE_POOL_UPSERT: Method[r.NodePoolWriteRequest, None] = Method(
 NODE_POOL_DELETE: Method[r.NodePoolWriteRequest, None] = Method(
     "NodePool.Delete", r.NodePoolWriteRequest, None, "write"
 )
-SCALING_POLICY_LIST: Method[r.ReadRequest, tuple[ScalingPolicyListStub, ...]] = Method(
-    "ScalingPolicy.List", r.ReadRequest, tuple[ScalingPolicyListStub, ...], "read"
+SCALING_POLICY_LIST: Method[r.ScalingPolicyListRequest, tuple[ScalingPolicyListStub, ...]] = Method(
+    "ScalingPolicy.List", r.ScalingPolicyListRequest, tuple[ScalingPolicyListStub, ...], "read"
 )
 SCALING_POLICY_GET: Method[r.ReadRequest, ScalingPolicy | None] = Method(
     "ScalingPolicy.Get", r.ReadRequest, ScalingPolicy | None, "read"

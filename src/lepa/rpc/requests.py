@@ -195,6 +195,7 @@ class JobScaleRequest(Request, frozen=True):
     error: bool = False
     meta: dict[str, Any] = {}
     policy_override: bool = False
+    enforce_index: bool = False
     job_modify_index: int = 0
 
 
@@ -217,6 +218,32 @@ class JobDispatchResponse(Wire, frozen=True):
     eval_create_index: int = 0
     job_create_index: int = 0
     index: int = 0
+
+
+class JobTagRequest(Request, frozen=True):
+    """Name a version of a job (version None: the newest), or with `remove` take the name away."""
+
+    id: str = ""
+    name: str = ""
+    version: int | None = None
+    description: str = ""
+    remove: bool = False
+
+
+class JobTagResponse(Wire, frozen=True):
+    """The tag as it is kept, or as it was. tagged_time is Unix nanoseconds."""
+
+    name: str = ""
+    description: str = ""
+    tagged_time: int = 0
+    index: int = 0
+
+
+class ScalingPolicyListRequest(ReadRequest, frozen=True):
+    """List scaling policies, optionally of one job or type."""
+
+    job: str = ""
+    type: str = ""
 
 
 class JobVersions(Wire, frozen=True):
@@ -257,6 +284,20 @@ class EvaluationListRequest(ReadRequest, frozen=True):
     status: str = ""
     job: str = ""
     related: bool = False
+
+
+class EvaluationDeleteRequest(Request, frozen=True):
+    """Delete evaluations: these ids, or all that a filter names."""
+
+    eval_ids: tuple[str, ...] = ()
+    filter: str = ""
+
+
+class EvaluationDeleteResponse(Wire, frozen=True):
+    """How many were deleted."""
+
+    count: int = 0
+    index: int = 0
 
 
 class DeploymentUpdateRequest(Request, frozen=True):

@@ -1,6 +1,7 @@
 """An edge over a caller that only records what it is asked."""
 
 from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -46,6 +47,7 @@ class QuietAgent:
     def __init__(self) -> None:
         self.found = {"server": (True, "ok"), "client": (True, "ok")}
         self.reloaded = 0
+        self.log: Path | None = None
 
     def describe(self) -> dict[str, Any]:
         return {"Region": "global"}
@@ -70,6 +72,13 @@ class QuietAgent:
 
     async def log_lines(self, level: str, *, as_json: bool) -> AsyncIterator[bytes]:
         yield f"{level} {as_json}\n".encode()
+
+    def log_file(self) -> Path | None:
+        return self.log
+
+    def schedulers(self) -> dict[str, Any]:
+        worker = {"id": "worker-0", "enabled_schedulers": ["service"], "started": True, "status": "Started"}
+        return {"server_id": "s", "schedulers": [worker]}
 
     def update_metrics(self) -> None:
         pass

@@ -182,3 +182,18 @@ async def test_versions_of_an_unknown_job_are_404(http, parts) -> None:
     assert (await http.get("/v1/job/x/versions")).status == 404
     parts.caller.answers["Job.Versions"] = r.JobVersions(versions=(make_job("x"),))
     assert (await (await http.get("/v1/job/x/versions")).json())["Versions"][0]["ID"] == "x"
+
+
+async def test_a_version_is_tagged_and_untagged(http, parts) -> None:
+    parts.caller.answers["Job.Tag"] = r.JobTagResponse(name="good", tagged_time=5, index=9)
+    answer = await http.put("/v1/job/a%2Fb/versions/v%201/tag", json={"Version": 3, "Description": "works"})
+    assert (answer.status, (await answer.json())["TaggedTime"]) == (200, 5)
+    asked = parts.caller.last()
+    assert (asked.id, asked.name, asked.version, asked.description, asked.remove) == ("a/b", "v 1", 3, "works", False)
+    await http.post("/v1/job/web/versions/good/tag", json={"Version": 3, "Latest": True})
+    assert parts.caller.last().version is None
+    await http.delete("/v1/job/web/versions/good/tag")
+    assert parts.caller.last().remove
+    for body in ({"Version": "x"}, {"Version": -1}, {"Version": True}):
+        assert (await http.put("/v1/job/web/versions/good/tag", json=body)).status == 400
+    assert (await http.put("/v1/job/web/versions/good/other", json={})).status == 400

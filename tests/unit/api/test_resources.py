@@ -120,3 +120,25 @@ async def test_an_instance_from_outside_is_registered_under_the_names_of_the_pat
     assert response.status == 200
     service = parts.caller.last().service
     assert (service.service_name, service.id, service.node_name, service.port) == ("printer", "p1", "box", 9)
+
+
+async def test_evaluations_are_deleted_by_id_or_filter(http, parts) -> None:
+    parts.caller.answers["Evaluation.Delete"] = r.EvaluationDeleteResponse(count=2, index=9)
+    answer = await http.delete("/v1/evaluations", json={"EvalIDs": ["a", "b"]})
+    assert (answer.status, (await answer.json())["Count"]) == (200, 2)
+    assert parts.caller.last().eval_ids == ("a", "b")
+    await http.delete("/v1/evaluations?namespace=*", json={"Filter": 'Status == "pending"'})
+    assert (parts.caller.last().filter, parts.caller.last().namespace) == ('Status == "pending"', "*")
+
+
+async def test_a_deployment_is_unblocked_by_its_id(http, parts) -> None:
+    parts.caller.answers["Deployment.Unblock"] = r.DeploymentUpdateResponse()
+    assert (await http.put("/v1/deployment/unblock/d1", json={"DeploymentID": "d1"})).status == 200
+    assert parts.caller.requests[-1][0] == "Deployment.Unblock"
+
+
+async def test_scaling_policies_are_chosen_by_job_and_type(http, parts) -> None:
+    """B119."""
+    parts.caller.answers["ScalingPolicy.List"] = ()
+    await http.get("/v1/scaling/policies?job=a&type=horizontal")
+    assert (parts.caller.last().job, parts.caller.last().type) == ("a", "horizontal")

@@ -48,7 +48,7 @@ def test_figures_of_the_agent(agent: FakeAgent, lepa: Run) -> None:
 def test_the_schedulers_configuration_is_read_and_changed(agent: FakeAgent, lepa: Run) -> None:
     agent.on(f"GET {CONFIGURATION}", {"SchedulerConfig": to_builtins(SchedulerConfiguration(modify_index=3))})
     agent.on(f"PUT {CONFIGURATION}", {"Updated": True})
-    assert "Scheduler Algorithm           = binpack\n" in lepa("operator", "scheduler", "get-config").out
+    assert "Scheduler Algorithm               = binpack\n" in lepa("operator", "scheduler", "get-config").out
     flags = ("-scheduler-algorithm=spread", "-preempt-batch-scheduler", "-pause-eval-broker=false", "-check-index", "3")
     assert lepa("operator", "scheduler", "set-config", *flags).code == 0
     request = agent.requests[-1]

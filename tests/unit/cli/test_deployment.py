@@ -2,7 +2,7 @@
 
 import pytest
 from tests.unit.cli.conftest import Run
-from tests.unit.cli.fake_agent import FakeAgent
+from tests.unit.cli.fake_agent import FakeAgent, Reply
 from tests.unit.cli.objects import DEPLOYMENT, EVALUATION, alloc_stub, deployment, evaluation
 
 
@@ -54,3 +54,10 @@ def test_promote_takes_all_groups_or_some(deploying: FakeAgent, lepa: Run) -> No
     lepa("deployment", "promote", "-detach", "-group=a", "-group=b", "4444")
     bodies = [each.body for each in deploying.asked(f"PUT /v1/deployment/promote/{DEPLOYMENT}")]
     assert [(body["All"], body["Groups"]) for body in bodies] == [(True, []), (False, ["a", "b"])]
+
+
+def test_nothing_waits_for_other_regions(agent: FakeAgent, lepa: Run) -> None:
+    agent.on("GET /v1/deployments", [deployment()])
+    agent.on(f"PUT /v1/deployment/unblock/{DEPLOYMENT}", Reply(400, "can't unblock deployment"))
+    assert lepa("deployment", "unblock", "4444").error == "Error: can't unblock deployment\n"
+    assert "no pages" in lepa("deployment", "status", "-ui", "4444").error

@@ -26,3 +26,18 @@ def test_one(agent: FakeAgent, lepa: Run, golden: Any) -> None:
     assert lepa("eval", "status", "-t", "{{.ID}}", "3333").out == f"{EVALUATION}\n"
     assert lepa("eval", "status", "-monitor", "3333").code == 2
     assert lepa("eval", "status").code == 1
+
+
+def test_evaluations_are_deleted(agent: FakeAgent, lepa: Run) -> None:
+    agent.on("GET /v1/evaluations", [evaluation()])
+    agent.on(f"GET /v1/evaluation/{EVALUATION}", evaluation())
+    agent.on("DELETE /v1/evaluations", {"Count": 1})
+    assert lepa("eval", "delete", "-yes", "3333").out == "Successfully deleted 1 evaluation\n"
+    assert agent.asked("DELETE /v1/evaluations")[0].body == {"EvalIDs": [EVALUATION]}
+    agent.on("GET /v1/evaluations/count", {"Count": 12})
+    agent.on("DELETE /v1/evaluations", {"Count": 12})
+    assert lepa("eval", "delete", "-yes", "-filter", "x is empty").out == "Successfully deleted 12 evaluations\n"
+    agent.on("GET /v1/evaluations/count", {"Count": 0})
+    assert lepa("eval", "delete", "-yes", "-filter", "x is empty").out == "No evaluations match\n"
+    assert "name evaluations" in lepa("eval", "delete").error
+    assert "-yes" in lepa("eval", "delete", "3333").error

@@ -68,7 +68,7 @@ def test_groups_name_the_nearest_command(lepa: Run) -> None:
 def test_help_of_a_group_lists_its_commands(lepa: Run, words: tuple[str, ...]) -> None:
     done = lepa("job", *words)
     assert done.code == 0
-    assert "  run          Run a job file" in done.out
+    assert "  run             Run a job file" in done.out
 
 
 def test_help_of_a_command_shows_flags_with_one_dash_and_the_general_ones_apart(lepa: Run) -> None:

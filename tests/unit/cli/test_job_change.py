@@ -124,3 +124,14 @@ def test_promote_promotes_the_latest_deployment(web: FakeAgent, lepa: Run) -> No
     assert (body["All"], body["Groups"]) == (False, ["page"])
     web.on("GET /v1/job/web/deployment", None)
     assert lepa("job", "promote", "web").error == 'Error: job "web" has no deployment\n'
+
+
+def test_dispatch_may_wait_for_the_end(web: FakeAgent, lepa: Run) -> None:
+    answer = {"DispatchedJobID": "web/dispatch-1", "EvalID": ""}
+    web.on("PUT /v1/job/web/dispatch", answer)
+    web.on("GET /v1/job/web/dispatch-1", job("web/dispatch-1", Status="dead"))
+    web.on("GET /v1/job/web/dispatch-1/summary", {"Summary": {"g": {"Failed": 0, "Lost": 0}}})
+    done = lepa("job", "dispatch", "-wait", "web")
+    assert (done.code, done.out.splitlines()[-1]) == (0, 'Job "web/dispatch-1" finished with 0 failed allocations')
+    web.on("GET /v1/job/web/dispatch-1/summary", {"Summary": {"g": {"Failed": 1, "Lost": 0}}})
+    assert lepa("job", "dispatch", "-wait", "web").code == 1

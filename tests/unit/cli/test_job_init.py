@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from tests.unit.cli.conftest import Run
 
-from lepa.cli.job_init import example
+from lepa import jobspec
+from lepa.cli.job_init import TEMPLATES, example
 from lepa.jobspec import format_text, parse
 from lepa.model.job_rules import canonicalise, validate
 
@@ -40,3 +41,18 @@ def test_another_python_is_named_where_there_is_none_in_the_usual_place(monkeypa
 
     monkeypatch.setattr(job_init, "USUAL_PATH", "/nowhere")
     assert job_init.python().startswith("/")
+
+
+@pytest.mark.parametrize("name", sorted(TEMPLATES))
+def test_other_examples_are_jobs_too(name: str, lepa: Run, tmp_path: Path) -> None:
+    path = tmp_path / "x.nomad.hcl"
+    assert lepa("job", "init", f"-template={name}", str(path)).code == 0
+    parsed = jobspec.parse(path.read_text())
+    assert parsed.job is not None, [each.render() for each in parsed.diagnostics]
+    assert parsed.job["Type"] == "batch"
+
+
+def test_examples_are_listed_and_unknown_ones_refused(lepa: Run) -> None:
+    assert lepa("job", "init", "-list-templates").out.split() == ["service", "batch", "parameterized", "periodic"]
+    assert "there is no example" in lepa("job", "init", "-template=x").error
+    assert "no service mesh" in lepa("job", "init", "-connect").error

@@ -61,3 +61,10 @@ def test_wrong_flags_are_refused(web: FakeAgent, lepa: Run, flags: tuple[str, ..
 
 def test_nothing_to_restart_is_no_failure(web: FakeAgent, lepa: Run) -> None:
     assert lepa("job", "restart", "-group", "other", "web").out == "No allocations to restart\n"
+
+
+def test_nobody_can_be_asked_in_a_pipe(web: FakeAgent, lepa: Run) -> None:
+    web.on(f"PUT /v1/client/allocation/{ALLOC}/restart", {"Index": 1})
+    done = lepa("job", "restart", "-batch-wait=ask", "web")
+    assert (done.code, "Nobody can be asked here" in done.error) == (1, True)
+    assert "-on-error is ask, fail or continue" in lepa("job", "restart", "-on-error=shrug", "web").error

@@ -1,11 +1,12 @@
 """Namespaces and node pools."""
 
+import json
 from pathlib import Path
 
 import pytest
 from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_agent import FakeAgent, Reply
-from tests.unit.cli.objects import job_stub, node_stub
+from tests.unit.cli.objects import NODE, job_stub, node_stub
 
 from lepa.model.tenancy import Namespace, NodePool, NodePoolSchedulerConfiguration
 from lepa.model.wire import to_builtins
@@ -112,3 +113,23 @@ def test_what_is_in_a_node_pool(parted: FakeAgent, lepa: Run) -> None:
     ]
     parted.on("GET /v1/node/pool/gpu/jobs", [])
     assert lepa("node", "pool", "jobs", "gpu").out == "No jobs found\n"
+
+
+def test_lists_of_pools_come_in_pages(agent: FakeAgent, lepa: Run) -> None:
+    pool = {"Name": "gpu", "Description": "fast"}
+    page = Reply(200, json.dumps([pool]), {"X-Nomad-NextToken": "next"})
+    agent.on("GET /v1/node/pools", page)
+    assert lepa("node", "pool", "list", "-per-page=1").out.endswith("-page-token next\n")
+    assert agent.requests[-1].query == {"per_page": "1"}
+    agent.on("GET /v1/node/pool/gpu", pool)
+    agent.on("GET /v1/node/pool/gpu/nodes", [node_stub()])
+    assert NODE in lepa("node", "pool", "nodes", "-verbose", "-filter=x", "gpu").out
+
+
+def test_an_example_of_a_pool_is_written(lepa: Run, tmp_path: Path) -> None:
+    path = tmp_path / "p.hcl"
+    assert "lepa node pool apply" in lepa("node", "pool", "init", str(path)).out
+    assert 'node_pool "example"' in path.read_text()
+    assert "already exists" in lepa("node", "pool", "init", str(path)).error
+    assert lepa("node", "pool", "init", "-quiet", "-out=json", str(tmp_path / "p.json")).out == ""
+    assert "-out" in lepa("node", "pool", "init", "-out=xml").error

@@ -3,12 +3,13 @@
 import io
 import json
 import logging
+from pathlib import Path
 
 import pytest
 from aiohttp.http_exceptions import BadStatusLine
 
 from lepa.kit import telemetry
-from lepa.kit.telemetry import INTERVAL_S, Metrics, set_up_logging
+from lepa.kit.telemetry import INTERVAL_S, Metrics, log_path, log_to_file, set_up_logging
 
 
 @pytest.fixture
@@ -98,3 +99,18 @@ def test_the_number_of_series_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
         metrics.count("a", label=str(number))
     assert len(metrics.totals) == 2
     assert metrics.dropped == 3
+
+
+def test_lines_go_to_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    assert log_path("") is None
+    assert log_path("/x/logs/") == Path("/x/logs/lepa.log")
+    path = tmp_path / "logs" / "agent.log"
+    assert log_path(str(path)) == path
+    handler = log_to_file(path)
+    try:
+        logging.getLogger("lepa.server").warning("node lost node_id=%s", "n1")
+    finally:
+        logging.getLogger("lepa").removeHandler(handler)
+        handler.close()
+    assert path.read_text().endswith("[WARNING] server: node lost node_id=n1\n")
+    assert path.stat().st_mode & 0o777 == 0o600

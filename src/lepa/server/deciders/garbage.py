@@ -54,7 +54,9 @@ def find_garbage(snapshot: Snapshot, settings: GarbageSettings, now_ns: int, *, 
     allocs = [
         alloc
         for alloc in snapshot.allocations()
-        if (alloc.namespace, alloc.job_id) in jobs or (alloc.eval_id in gone and _ended(alloc))
+        if (alloc.namespace, alloc.job_id) in jobs
+        or (alloc.eval_id in gone and _ended(alloc))
+        or _left_behind(snapshot, alloc, limits)
     ]
     return Garbage(
         evaluations=tuple(gone),
@@ -63,6 +65,15 @@ def find_garbage(snapshot: Snapshot, settings: GarbageSettings, now_ns: int, *, 
         deployments=tuple(_deployments(snapshot, jobs, limits.deployment)),
         nodes=tuple(_nodes(snapshot, limits.node)),
     )
+
+
+def _left_behind(snapshot: Snapshot, alloc: Allocation, limits: _Before) -> bool:
+    """Whether somebody deleted the evaluation of an allocation that would have gone with it."""
+    if not _ended(alloc) or alloc.modify_time > limits.evaluation or snapshot.evaluation(alloc.eval_id) is not None:
+        return False
+    job = snapshot.job(alloc.namespace, alloc.job_id)
+    batch = job is not None and job.type in ("batch", "sysbatch") and not job.stop
+    return not batch and not _needed(alloc, job)
 
 
 def _job_may_go(snapshot: Snapshot, job: Job, before_ns: int) -> bool:
@@ -95,6 +106,15 @@ def _evaluation_may_go(snapshot: Snapshot, evaluation: Evaluation, jobs: set[tup
         _ended(alloc) and alloc.modify_time <= before_ns and not _needed(alloc, job)
         for alloc in snapshot.evaluation_allocations(evaluation.id)
     )
+
+
+def may_be_deleted(snapshot: Snapshot, evaluation: Evaluation) -> bool:
+    """Whether an evaluation may go at once: its job has ended, or nothing of it runs or is to be replaced."""
+    job = snapshot.job(evaluation.namespace, evaluation.job_id)
+    if job is None or job.stop or job.status == "dead":
+        return True
+    allocs = snapshot.evaluation_allocations(evaluation.id)
+    return all(_ended(alloc) and not _needed(alloc, job) for alloc in allocs)
 
 
 def _needed(alloc: Allocation, job: Job | None) -> bool:

@@ -1,5 +1,8 @@
 """Allocations and evaluations."""
 
+import asyncio
+from functools import partial
+
 from msgspec.structs import replace
 
 from lepa.model.allocation import Allocation, AllocListStub
@@ -9,6 +12,7 @@ from lepa.model.service import ServiceRegistration
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.requests import Reply
+from lepa.server.deciders.garbage import may_be_deleted
 from lepa.server.endpoints.context import Answers, Context
 from lepa.server.endpoints.nodes import with_job
 from lepa.server.endpoints.queries import Queries
@@ -16,9 +20,12 @@ from lepa.server.endpoints.query import Answerable, Query, group, row, table
 from lepa.server.endpoints.stubs import alloc_stub
 from lepa.server.pages import Page, created_start, created_token, in_namespace, page_of, since
 from lepa.state.commands.allocations import stop_allocation
+from lepa.state.commands.garbage import Garbage, collect
 from lepa.state.snapshot import Snapshot
 
 RELATED_MAX = 100
+DELETED_MAX = 7281
+"""Evaluations that one request may name."""
 
 
 def list_allocations(snapshot: Snapshot, request: r.AllocationListRequest) -> Page:
@@ -107,6 +114,27 @@ def evaluation_allocations(snapshot: Snapshot, request: r.ReadRequest) -> tuple[
     return tuple(alloc_stub(snapshot, alloc) for alloc in snapshot.evaluation_allocations(request.id))
 
 
+def evaluations_to_delete(snapshot: Snapshot, request: r.EvaluationDeleteRequest) -> tuple[str, ...]:
+    """Ids of the evaluations that a request deletes. Raises LepaError when one that it names may not go."""
+    if not snapshot.scheduler_configuration().pause_eval_broker:
+        raise invalid("eval broker is enabled; eval broker must be paused to delete evals")
+    if bool(request.eval_ids) == bool(request.filter):
+        raise invalid("evals to delete are given either by ids or by a filter: give one of them")
+    if len(request.eval_ids) > DELETED_MAX:
+        raise invalid(f"request includes {len(request.eval_ids)} evaluation IDs, must be {DELETED_MAX} or fewer")
+    if request.filter:
+        everywhere = r.EvaluationListRequest(filter=request.filter, namespace=request.namespace or "*")
+        page: Page = list_evaluations(snapshot, everywhere)
+        return tuple(evaluation.id for evaluation in page.items if may_be_deleted(snapshot, evaluation))
+    for eval_id in request.eval_ids:
+        evaluation = snapshot.evaluation(eval_id)
+        if evaluation is None:
+            raise not_found(f"eval not found: {eval_id}")
+        if not may_be_deleted(snapshot, evaluation):
+            raise invalid(f"evaluation {eval_id} may not be deleted: an allocation of it runs, or is to be replaced")
+    return request.eval_ids
+
+
 QUERIES: Answerable = {
     m.ALLOCATION_LIST: Query(table("allocs"), list_allocations),
     m.ALLOCATION_GET: Query(row("allocs"), get_allocation),
@@ -137,7 +165,16 @@ class AllocationEndpoints:
         answer = r.AllocationStopResponse(eval_id=eval_id, index=written.revision)
         return Reply(value=answer, index=written.revision)
 
+    async def delete_evaluations(self, request: r.EvaluationDeleteRequest) -> Reply[r.EvaluationDeleteResponse]:
+        """Delete evaluations while the broker is paused: by id (all or none), or all that a filter names and may go."""
+        snapshot = self._context.parts.replica.snapshot
+        found = await asyncio.to_thread(evaluations_to_delete, snapshot, request)
+        revision = max(1, snapshot.index)
+        for part in Garbage(evaluations=found).parts(self._context.parts.store.limits):
+            revision = (await self._context.write(partial(collect, garbage=part))).revision
+        return Reply(value=r.EvaluationDeleteResponse(count=len(found), index=revision), index=revision)
+
     def answers(self, queries: Queries) -> Answers:
         """By method."""
-        writes: Answers = {m.ALLOCATION_STOP: self.stop}
+        writes: Answers = {m.ALLOCATION_STOP: self.stop, m.EVALUATION_DELETE: self.delete_evaluations}
         return {**queries.answers(QUERIES), **writes}

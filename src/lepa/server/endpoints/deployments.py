@@ -65,6 +65,10 @@ class DeploymentEndpoints:
         groups = None if request.all else request.groups
         return await self._write(lambda draft: commands.promote_deployment(draft, request.id, groups))
 
+    async def unblock(self, request: r.DeploymentUpdateRequest) -> Reply[r.DeploymentUpdateResponse]:
+        """Let a deployment go on that waits for other regions. None does: no job has several."""
+        return await self._write(lambda draft: commands.unblock_deployment(draft, request.id))
+
     async def set_health(self, request: r.DeploymentUpdateRequest) -> Reply[r.DeploymentUpdateResponse]:
         """Say which allocations work."""
         if not request.healthy_allocation_ids and not request.unhealthy_allocation_ids:
@@ -96,6 +100,7 @@ class DeploymentEndpoints:
             m.DEPLOYMENT_FAIL: self.fail,
             m.DEPLOYMENT_PAUSE: self.pause,
             m.DEPLOYMENT_PROMOTE: self.promote,
+            m.DEPLOYMENT_UNBLOCK: self.unblock,
             m.DEPLOYMENT_SET_HEALTH: self.set_health,
         }
         return {**queries.answers(QUERIES), **writes}

@@ -293,7 +293,7 @@ def scaling_policies(snapshot: Snapshot, namespace: str) -> Iterator[ScalingPoli
                     yield replace(group.scaling, create_index=job.create_index, modify_index=job.job_modify_index)
 
 
-def list_scaling_policies(snapshot: Snapshot, request: r.ReadRequest) -> tuple[ScalingPolicyListStub, ...]:
+def list_scaling_policies(snapshot: Snapshot, request: r.ScalingPolicyListRequest) -> tuple[ScalingPolicyListStub, ...]:
     """Scaling policies, shortened."""
     return tuple(
         ScalingPolicyListStub(
@@ -306,6 +306,8 @@ def list_scaling_policies(snapshot: Snapshot, request: r.ReadRequest) -> tuple[S
         )
         for policy in scaling_policies(snapshot, namespace_of(request))
         if policy.id.startswith(request.prefix)
+        and request.job in ("", policy.target.get("Job"))
+        and request.type in ("", policy.type)
     )
 
 

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from lepa.kit.durations import SECOND, ZERO_TIME, rfc3339
 from lepa.model.errors import invalid
 from lepa.model.evaluation import Evaluation
-from lepa.model.job import Job
+from lepa.model.job import Job, JobVersionTag
 from lepa.model.job_diff import annotate, diff_jobs
 from lepa.model.wire import to_builtins
 from lepa.rpc import methods as m
@@ -25,7 +25,7 @@ from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.stubs import alloc_stub
 from lepa.server.writer import Written
 from lepa.state.commands import allocations as allocation_commands
-from lepa.state.commands import children
+from lepa.state.commands import children, tags
 from lepa.state.commands import jobs as commands
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.evaluations import evaluate_job
@@ -136,10 +136,28 @@ class JobEndpoints:
                 message=request.message,
                 error=request.error,
                 meta=request.meta,
-                enforce_index=request.job_modify_index or None,
+                enforce_index=request.job_modify_index if request.enforce_index or request.job_modify_index else None,
             )
         )
         return _registered(written)
+
+    async def tag(self, request: r.JobTagRequest) -> Reply[r.JobTagResponse]:
+        """Name a version, or take its name away."""
+        namespace = _namespace(request)
+
+        def command(draft: Draft) -> JobVersionTag:
+            if request.remove:
+                return tags.remove_tag(draft, namespace, request.id, request.name)
+            return tags.tag_version(
+                draft, namespace, request.id, request.name, version=request.version, description=request.description
+            )
+
+        written = await self._context.write(command)
+        kept = written.value
+        answer = r.JobTagResponse(
+            name=kept.name, description=kept.description, tagged_time=kept.tagged_time, index=written.revision
+        )
+        return Reply(value=answer, index=written.revision)
 
     async def dispatch(self, request: r.JobDispatchRequest) -> Reply[r.JobDispatchResponse]:
         """Make a child of a parameterized job."""
@@ -239,6 +257,7 @@ class JobEndpoints:
             m.JOB_REVERT: self.revert,
             m.JOB_STABLE: self.stable,
             m.JOB_SCALE: self.scale,
+            m.JOB_TAG: self.tag,
             m.JOB_DISPATCH: self.dispatch,
             m.JOB_PERIODIC_FORCE: self.force_periodic,
         }

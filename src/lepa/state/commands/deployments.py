@@ -174,6 +174,12 @@ def promote_deployment(draft: Draft, deployment_id: str, groups: Collection[str]
     return DeploymentWritten(written, _evaluate(draft, written, job) if job is not None else None)
 
 
+def unblock_deployment(draft: Draft, deployment_id: str) -> DeploymentWritten:
+    """Refuse: only deployments of several regions are ever blocked, and there are none."""
+    deployment = _active(draft, deployment_id)
+    raise invalid(f'can\'t unblock deployment "{deployment.id}": it is {deployment.status}, not blocked')
+
+
 def set_health(
     draft: Draft, deployment_id: str, *, healthy: Iterable[str], unhealthy: Iterable[str]
 ) -> DeploymentWritten:

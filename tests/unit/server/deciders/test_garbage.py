@@ -8,7 +8,7 @@ from tests.world import World
 from lepa.kit.durations import HOUR, SECOND
 from lepa.model.job import Job, JobVersionTag
 from lepa.model.policies import PeriodicConfig
-from lepa.server.deciders.garbage import find_garbage
+from lepa.server.deciders.garbage import find_garbage, may_be_deleted
 from lepa.server.settings import GarbageSettings
 from lepa.state import keys
 from lepa.state.commands.evaluations import end_evaluation
@@ -137,3 +137,30 @@ def test_a_node_that_is_down_goes_when_nothing_is_left_on_it() -> None:
     assert found(world).nodes == ("node-1",)
     assert found(world, force=False).nodes == ()
     assert world.now_ns % SECOND == 0
+
+
+def test_an_evaluation_may_be_deleted_unless_something_of_it_runs_or_is_to_be_replaced() -> None:
+    world = World()
+    job = world.job(make_job())
+    evaluation = world.snapshot.job_evaluations("default", "web")[0]
+    assert may_be_deleted(world.snapshot, evaluation)
+    alloc = world.put_alloc(make_alloc(job=job, eval_id=evaluation.id))
+    assert not may_be_deleted(world.snapshot, evaluation)
+    world.put_alloc(replace(alloc, client_status="failed"))
+    assert not may_be_deleted(world.snapshot, evaluation)
+    world.put_alloc(replace(alloc, client_status="failed", next_allocation="other"))
+    assert may_be_deleted(world.snapshot, evaluation)
+    world.put_alloc(replace(alloc, client_status="running"))
+    world.do(deregister_job, "default", "web", purge=False)
+    assert may_be_deleted(world.snapshot, evaluation)
+
+
+def test_what_a_deleted_evaluation_left_behind_goes_too_but_not_the_work_of_a_living_batch_job() -> None:
+    world = World()
+    job = world.job(make_job())
+    batch = world.job(make_job("batch", type="batch"))
+    ended = {"desired_status": "stop", "client_status": "complete", "eval_id": "gone", "modify_time": world.now_ns}
+    world.put_alloc(make_alloc("a", job=job, **ended))
+    world.put_alloc(make_alloc("b", job=batch, **ended))
+    assert found(world).allocations == ("a",)
+    assert found(world, force=False).allocations == ()

@@ -146,10 +146,12 @@ def test_scaling_policies_are_those_of_jobs_that_run() -> None:
     world = World()
     job = make_job(groups=(make_group(scaling=ScalingPolicy(min=1, max=3)),))
     world.job(job)
-    (stub,) = reads.list_scaling_policies(world.snapshot, r.ReadRequest())
+    (stub,) = reads.list_scaling_policies(world.snapshot, r.ScalingPolicyListRequest())
     policy = reads.get_scaling_policy(world.snapshot, r.ReadRequest(id=stub.id))
     assert policy is not None
     assert (policy.max, policy.create_index > 0) == (3, True)
-    assert reads.list_scaling_policies(world.snapshot, r.ReadRequest(namespace="blue")) == ()
+    assert reads.list_scaling_policies(world.snapshot, r.ScalingPolicyListRequest(namespace="blue")) == ()
+    for chosen, count in (({"job": "web", "type": "horizontal"}, 1), ({"job": "other"}, 0), ({"type": "x"}, 0)):
+        assert len(reads.list_scaling_policies(world.snapshot, r.ScalingPolicyListRequest(**chosen))) == count
     world.job(replace(job, stop=True))
-    assert reads.list_scaling_policies(world.snapshot, r.ReadRequest()) == ()
+    assert reads.list_scaling_policies(world.snapshot, r.ScalingPolicyListRequest()) == ()
