@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tests import components
+from tests.etcd import EtcdServer, etcd_servers
 
 from lepa.drivers.protocol import TaskConfig
 from lepa.drivers.supervisor.client import Supervisor
@@ -24,6 +25,13 @@ def docker_endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     shared = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
     with components.docker_daemon(shared) as endpoint:
         yield endpoint
+
+
+@pytest.fixture(scope="session")
+def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer]:
+    """One etcd for all tests that only store in it, each under its own prefix."""
+    with etcd_servers(tmp_path_factory.mktemp("etcd")) as (server,):
+        yield server
 
 
 @pytest.fixture

@@ -2,21 +2,28 @@
 
 import asyncio
 import contextlib
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from tests.clocks import ManualClock
 
+from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.model.errors import LepaError
+from lepa.store.etcd import EtcdStore
 from lepa.store.memory import MemoryStore
 from lepa.store.protocol import (
     Change,
     Compacted,
     Compare,
     Delete,
+    Entry,
     Fence,
     Fenced,
+    Image,
+    Lease,
     Put,
     Store,
     Txn,
@@ -24,6 +31,8 @@ from lepa.store.protocol import (
 from lepa.store.sqlite import SqliteStore
 
 CHANGES_MAX = 100
+ETCD_SECOND_S = 0.25
+"""How long a second of these tests takes where time cannot be set by hand."""
 
 Maker = Callable[[Path, ManualClock], Awaitable[Store]]
 
@@ -36,14 +45,43 @@ async def _sqlite(folder: Path, clock: ManualClock) -> Store:
     return await SqliteStore.open(folder / "state.db", clock, changes_max=CHANGES_MAX)
 
 
+class Given(NamedTuple):
+    """A store, and time as its leases see it."""
+
+    store: Store
+    clock: ManualClock | None
+
+    async def lease(self, seconds: float) -> Lease:
+        return await self.store.lease(seconds if self.clock else seconds * ETCD_SECOND_S)
+
+    async def advance(self, seconds: float) -> None:
+        await (self.clock.advance(seconds) if self.clock else asyncio.sleep(seconds * ETCD_SECOND_S))
+
+
+@pytest.fixture(params=["memory", "sqlite", "etcd"])
+async def given(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Given]:
+    if request.param == "etcd":
+        endpoint, prefix = request.getfixturevalue("etcd_server").endpoint, f"{uuid.uuid4()}/"
+        store: Store = await EtcdStore.open(
+            [endpoint], SystemClock(), random=SystemRandom(), prefix=prefix, revisions_kept=CHANGES_MAX
+        )
+        found = Given(store, None)
+    else:
+        clock = ManualClock()
+        found = Given(await {"memory": _memory, "sqlite": _sqlite}[request.param](tmp_path, clock), clock)
+    yield found
+    await found.store.close()
+
+
 @pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+def store(given: Given) -> Store:
+    return given.store
 
 
 @pytest.fixture(params=[_memory, _sqlite], ids=["memory", "sqlite"])
-async def store(request: pytest.FixtureRequest, tmp_path: Path, clock: ManualClock) -> AsyncIterator[Store]:
-    store = await request.param(tmp_path, clock)
+async def local_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    """A store of this process alone, which keeps its own log of changes."""
+    store = await request.param(tmp_path, ManualClock())
     yield store
     await store.close()
 
@@ -215,7 +253,9 @@ async def test_a_watch_tells_what_was_and_what_comes(store: Store) -> None:
     waiting = asyncio.ensure_future(take(watch, 2))
     second = await put(store, "a", b"2")
     await store.commit(Txn((Delete("a"),)))
-    assert await waiting == [Change("a", b"2", first, second), Change("a", None, first, second + 1)]
+    changed, deleted = await waiting
+    assert changed == Change("a", b"2", first, second)
+    assert deleted in (Change("a", None, first, second + 1), Change("a", None, 0, second + 1))
 
 
 async def test_a_watch_resumes_after_a_read_without_a_gap(store: Store) -> None:
@@ -245,22 +285,22 @@ async def test_a_batch_of_a_watch_holds_whole_revisions(store: Store) -> None:
     assert revisions == sorted(set(revisions))
 
 
-async def test_a_watch_from_a_forgotten_revision_is_told_to_read_again(store: Store) -> None:
+async def test_a_watch_from_a_forgotten_revision_is_told_to_read_again(local_store: Store) -> None:
     for at in range(3 * CHANGES_MAX):
-        await put(store, f"k/{at % 7}")
+        await put(local_store, f"k/{at % 7}")
     with pytest.raises(Compacted) as caught:
-        await anext(store.watch(1))
+        await anext(local_store.watch(1))
     oldest = caught.value.facts["oldest"]
-    assert await take(store.watch(oldest), 1)
-    assert (await store.read("")).revision == 3 * CHANGES_MAX
+    assert await take(local_store.watch(oldest), 1)
+    assert (await local_store.read("")).revision == 3 * CHANGES_MAX
 
 
-async def test_a_watch_that_falls_behind_is_told_to_read_again(store: Store) -> None:
-    watch = store.watch(0)
-    await put(store, "a")
+async def test_a_watch_that_falls_behind_is_told_to_read_again(local_store: Store) -> None:
+    watch = local_store.watch(0)
+    await put(local_store, "a")
     assert len(await anext(watch)) == 1
     for at in range(3 * CHANGES_MAX):
-        await put(store, f"k/{at % 7}")
+        await put(local_store, f"k/{at % 7}")
     with pytest.raises(Compacted):
         await anext(watch)
 
@@ -276,17 +316,17 @@ async def test_a_watch_ends_when_the_store_is_closed(store: Store) -> None:
         await waiting
 
 
-async def test_who_got_an_answer_finds_the_change_in_the_watch(store: Store) -> None:
+async def test_who_got_an_answer_finds_the_change_in_the_watch(local_store: Store) -> None:
     seen: list[int] = []
 
     async def follow() -> None:
-        async for changes in store.watch(0):
+        async for changes in local_store.watch(0):
             seen.extend(change.revision for change in changes)
 
     following = asyncio.ensure_future(follow())
     await asyncio.sleep(0)
     for at in range(20):
-        revision = await put(store, f"k/{at}")
+        revision = await put(local_store, f"k/{at}")
         await asyncio.sleep(0)
         assert seen[-1] == revision
     following.cancel()
@@ -312,27 +352,30 @@ async def test_concurrent_writers_lose_nothing_and_followers_agree(store: Store)
 # Leases
 
 
-async def test_keys_live_as_long_as_their_lease_is_kept(store: Store, clock: ManualClock) -> None:
-    lease = await store.lease(10)
+async def test_keys_live_as_long_as_their_lease_is_kept(given: Given) -> None:
+    store = given.store
+    lease = await given.lease(10)
     await put(store, "leader", b"me", lease.id)
     await put(store, "other")
-    for _ in range(5):
-        await clock.advance(6)
+    for _ in range(3):
+        await given.advance(5)
         await lease.keep()
     assert await keys(store) == ["leader", "other"]
     watch = store.watch((await store.read("")).revision)
-    await clock.advance(11)
+    await given.advance(11)
     (change,) = await take(watch, 1)
     assert (change.key, change.value) == ("leader", None)
     assert await keys(store) == ["other"]
 
 
-async def test_a_lapsed_lease_cannot_be_kept_or_used(store: Store, clock: ManualClock) -> None:
-    lease = await store.lease(10)
-    await clock.advance(10)
+async def test_a_lapsed_lease_cannot_be_kept_or_used(given: Given) -> None:
+    store = given.store
+    lease = await given.lease(10)
+    await given.advance(10)
     with pytest.raises(LepaError) as caught:
         await lease.keep()
     assert caught.value.code == "not_found"
+    await gone(store, lease)
     with pytest.raises(LepaError, match="lapsed"):
         await put(store, "a", lease=lease.id)
     assert await keys(store) == []
@@ -356,12 +399,13 @@ async def test_a_key_put_without_its_lease_stays(store: Store) -> None:
     assert await keys(store) == ["a"]
 
 
-async def test_a_shorter_lease_granted_later_lapses_first(store: Store, clock: ManualClock) -> None:
-    long, short = await store.lease(100), await store.lease(5)
+async def test_a_shorter_lease_granted_later_lapses_first(given: Given) -> None:
+    store = given.store
+    long, short = await given.lease(100), await given.lease(5)
     await put(store, "long", lease=long.id)
     await put(store, "short", lease=short.id)
     watch = store.watch(2)
-    await clock.advance(6)
+    await given.advance(6)
     assert [change.key for change in await take(watch, 1)] == ["short"]
     assert await keys(store) == ["long"]
 
@@ -370,3 +414,66 @@ async def test_a_closed_store_refuses_writes(store: Store) -> None:
     await store.close()
     with pytest.raises(LepaError, match="closed"):
         await put(store, "a")
+
+
+# Replacing everything
+
+
+async def test_replacing_puts_an_image_in_the_place_of_everything(store: Store) -> None:
+    await put(store, "old")
+    lease = await store.lease(10)
+    before = await put(store, "leader", b"me", lease.id)
+    watch = store.watch(before)
+    waiting = asyncio.ensure_future(take(watch, 10_000))
+    await asyncio.sleep(0)
+    image = Image(5_000, [Entry("a", b"1", 7, 9), Entry("b", b"", 3_000, 4_000)])
+    revision = await store.replace(image)
+    assert revision > 5_000
+    read = await store.read("")
+    assert read.revision >= revision
+    assert [(entry.key, entry.value, entry.created) for entry in read.entries] == [("a", b"1", 7), ("b", b"", 3_000)]
+    assert all(5_000 < entry.modified <= read.revision for entry in read.entries)
+    with pytest.raises(Compacted):
+        await waiting
+
+
+async def test_after_replacing_everything_goes_on_from_there(store: Store) -> None:
+    await put(store, "a")
+    await store.replace(Image(100, [Entry("a", b"1", 7, 9)]))
+    read = await store.read("")
+    watch = store.watch(read.revision)
+    second = await put(store, "a", b"2")
+    assert second == read.revision + 1
+    assert await take(watch, 1) == [Change("a", b"2", 7, second)]
+    (entry,) = (await store.read("a")).entries
+    assert tuple(entry) == ("a", b"2", 7, second)
+    assert (await store.commit(Txn((Delete("a"),), (Compare("a", modified=second),)))).ok
+    with pytest.raises(Compacted):
+        await anext(store.watch(5))
+
+
+async def test_whoever_led_before_is_fenced_off_afterwards(store: Store) -> None:
+    created = await put(store, "leader")
+    fence = Fence("leader", created)
+    with pytest.raises(Fenced):
+        await store.replace(Image(1, []), Fence("leader", created + 1))
+    assert await keys(store) == ["leader"]
+    await store.replace(Image(1, [Entry("a", b"1", 1, 1)]), fence)
+    with pytest.raises(Fenced):
+        await put_fenced(store, fence)
+    assert await keys(store) == ["a"]
+
+
+async def put_fenced(store: Store, fence: Fence) -> None:
+    await store.commit(Txn((Put("late", b""),)), fence)
+
+
+async def gone(store: Store, lease: Lease) -> None:
+    """Wait until the store has noticed that a lease lapsed."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                await lease.keep()
+            except LepaError:
+                return
+            await asyncio.sleep(0.05)

@@ -22,6 +22,7 @@ class Feed:
     """Committed changes for watches. A watch that falls behind the log learns it by Compacted."""
 
     def __init__(self, revision: int, changes_max: int = CHANGES_MAX, bytes_max: int = CHANGES_BYTES_MAX) -> None:
+        self._bounds = changes_max, bytes_max
         self._log = ChangeLog(revision, changes_max, bytes_max)
         self._grown = asyncio.Event()
         self._closed = False
@@ -29,6 +30,11 @@ class Feed:
     def publish(self, changes: Iterable[Change]) -> None:
         """Add whole revisions in order and wake the watches."""
         self._log.append(changes)
+        self._wake()
+
+    def reset(self, revision: int) -> None:
+        """Everything was replaced at `revision`: who watches from before has to read again."""
+        self._log = ChangeLog(revision, *self._bounds)
         self._wake()
 
     async def watch(self, from_revision: int, prefix: str) -> AsyncIterator[Sequence[Change]]:

@@ -10,7 +10,7 @@ from lepa.kit.sources import Clock
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError
 from lepa.store.local import CHANGES_MAX, Feed, Leases, LocalLease
-from lepa.store.protocol import Change, Committed, Delete, Entry, Fence, Fenced, Limits, Put, Read, Txn
+from lepa.store.protocol import Change, Committed, Delete, Entry, Fence, Fenced, Image, Limits, Put, Read, Txn
 from lepa.store.revisions import check_txn, holds
 
 ETCD_LIMITS: Final = Limits(operations_max=128, bytes_max=1_500_000)
@@ -68,6 +68,15 @@ class MemoryStore:
         if operation.lease:
             self._lease_of[operation.key] = operation.lease
         return Change(operation.key, operation.value, created, revision)
+
+    async def replace(self, image: Image, fence: Fence | None = None) -> int:
+        if fence is not None and self._entries.get(fence.key, _ABSENT).created != fence.created:
+            raise Fenced
+        self._revision = max(self._revision, image.revision) + 1
+        self._entries = {entry.key: entry._replace(modified=self._revision) for entry in image.entries}
+        self._lease_of.clear()
+        self._feed.reset(self._revision)
+        return self._revision
 
     def watch(self, from_revision: int, prefix: str = "") -> AsyncIterator[Sequence[Change]]:
         return self._feed.watch(from_revision, prefix)

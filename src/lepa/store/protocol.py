@@ -24,7 +24,11 @@ class Entry(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One key put (value is bytes) or deleted (value is None) at `revision`; created is when it was first put."""
+    """One key put (value is bytes) or deleted (value is None) at `revision`; created is when it was first put.
+
+    A store that does not know when a deleted key was created says 0. A change of the key "" says that the store came to
+    this revision and nothing changed that can be seen.
+    """
 
     key: str
     value: bytes | None
@@ -98,6 +102,13 @@ class Read(NamedTuple):
     entries: Sequence[Entry]
 
 
+class Image(NamedTuple):
+    """A whole state, to be put in the place of another: its revision, and its entries in the order of their keys."""
+
+    revision: int
+    entries: Sequence[Entry]
+
+
 class Fenced(LepaError):
     """The fence did not hold: somebody else leads now. Nothing was changed."""
 
@@ -141,6 +152,13 @@ class Store(Protocol):
 
     def watch(self, from_revision: int, prefix: str = "") -> AsyncIterator[Sequence[Change]]:
         """Follow changes with revision > from_revision, in order; one item holds whole revisions. Raises Compacted."""
+
+    async def replace(self, image: Image, fence: Fence | None = None) -> int:
+        """Put the image in the place of everything, leased keys too: all of it or nothing, also when power is lost.
+
+        Returns the revision from which it stands, above the image's and every one before. Objects keep the revision of
+        their creation and count as modified by this; all watches end with Compacted. Raises as commit does.
+        """
 
     async def lease(self, ttl_s: float) -> Lease:
         """A new lease that lapses ttl_s after the last keep."""

@@ -22,7 +22,7 @@ from lepa.kit.sources import Clock
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError
 from lepa.store.local import CHANGES_MAX, Feed, Leases, LocalLease
-from lepa.store.protocol import Change, Committed, Fence, Limits, Put, Read, Txn
+from lepa.store.protocol import Change, Committed, Fence, Image, Limits, Put, Read, Txn
 from lepa.store.revisions import check_txn
 from lepa.store.sqlite_file import EndLease, Group, Request, SqliteFile
 
@@ -71,6 +71,9 @@ class SqliteStore:
         for operation in txn.operations:
             self._leases.check(operation.lease if isinstance(operation, Put) else 0)
         return await self._submit(Request(txn, fence), txn.size)
+
+    async def replace(self, image: Image, fence: Fence | None = None) -> int:
+        return (await self._submit(Request(image, fence), 0)).revision
 
     async def _submit(self, request: Request, size: int) -> Committed:
         self._check_open()
@@ -134,6 +137,8 @@ class SqliteStore:
 
     def _answer(self, group: Sequence[_Queued], done: Group) -> None:
         self._queued -= len(group)
+        if done.replaced:
+            self._feed.reset(done.replaced)
         if done.changes:
             self._feed.publish(done.changes)
         for queued, result in zip(group, done.results, strict=True):

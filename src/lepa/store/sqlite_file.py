@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lepa.model.errors import LepaError, conflict, invalid
-from lepa.store.protocol import Change, Committed, Entry, Fence, Fenced, Put, Read, Txn
+from lepa.store.protocol import Change, Committed, Entry, Fence, Fenced, Image, Put, Read, Txn
 from lepa.store.revisions import holds
 
 APPLICATION_ID: Final = 0x6C657061
@@ -56,15 +56,19 @@ class EndLease(NamedTuple):
 class Request(NamedTuple):
     """One transaction to commit in a group."""
 
-    txn: Txn | EndLease
+    txn: Txn | EndLease | Image
     fence: Fence | None = None
 
 
 class Group(NamedTuple):
-    """How a group of requests ended, one result for each, and the changes it made."""
+    """How a group of requests ended, one result for each, and the changes it made.
+
+    replaced: the revision at which everything was replaced, 0 for never; then the changes are those since.
+    """
 
     results: Sequence[Committed | LepaError]
     changes: Sequence[Change]
+    replaced: int = 0
 
 
 class SqliteFile:
@@ -130,7 +134,9 @@ class SqliteFile:
             if len(requests) == 1 or _of_the_disk(error):
                 return self._refused(requests, error)
         alone = [self.commit([request]) for request in requests]  # one of them cannot be stored: find out which
-        return Group([group.results[0] for group in alone], [change for group in alone for change in group.changes])
+        replaced = max(group.replaced for group in alone)
+        changes = [change for group in alone for change in group.changes if change.revision > replaced]
+        return Group([group.results[0] for group in alone], changes, replaced)
 
     def _refused(self, requests: Sequence[Request], error: Exception) -> Group:
         return Group([explain(error, self.path) for _ in requests], ())
@@ -138,19 +144,35 @@ class SqliteFile:
     def _commit(self, requests: Sequence[Request]) -> Group:
         results: list[Committed | LepaError] = []
         changes: list[Change] = []
-        revision = self.revision
+        revision, replaced = self.revision, 0
         self._writer.execute("BEGIN IMMEDIATE")
         for request in requests:
             refusal = self._refusal(request, revision)
-            made = [] if refusal else list(self._apply(request.txn, revision + 1))
-            revision += 1 if made else 0
-            changes.extend(made)
+            if refusal is not None:
+                pass
+            elif isinstance(request.txn, Image):
+                revision = replaced = self._replace(request.txn, revision)
+                changes.clear()
+            else:
+                made = list(self._apply(request.txn, revision + 1))
+                revision += 1 if made else 0
+                changes.extend(made)
             results.append(refusal or Committed(True, revision))
-        if changes:
+        if changes or replaced:
             self._writer.execute("UPDATE state SET revision = ?", (revision,))
         self._writer.execute("COMMIT")
         self.revision = revision
-        return Group(results, changes)
+        return Group(results, changes, replaced)
+
+    def _replace(self, image: Image, revision: int) -> int:
+        """Put the image in the place of everything; the revision from which it stands."""
+        revision = max(revision, image.revision) + 1
+        self._writer.execute("DELETE FROM objects")
+        self._writer.executemany(
+            "INSERT INTO objects VALUES (?, ?, ?, ?, 0)",
+            ((entry.key, entry.value, entry.created, revision) for entry in image.entries),
+        )
+        return revision
 
     def _refusal(self, request: Request, revision: int) -> Committed | LepaError | None:
         if isinstance(request.txn, EndLease):
@@ -158,6 +180,8 @@ class SqliteFile:
         fence = request.fence
         if fence is not None and self._revisions(fence.key)[0] != fence.created:
             return Fenced()
+        if isinstance(request.txn, Image):
+            return None
         if all(holds(compare, *self._revisions(compare.key)) for compare in request.txn.compares):
             return None
         return Committed(False, revision)
