@@ -455,7 +455,7 @@ def test_both_sides_are_probed_while_nothing_is_said() -> None:
             (connection,) = here.plane.tcp.connections
             assert connection.tunnel is not None
             legs = (connection.tunnel.client.sock, connection.tunnel.target.sock)
-            assert [leg.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for leg in legs] == [1, 1]
+            eventually(lambda: all(leg.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) for leg in legs))
             assert [leg.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) for leg in legs] == [1, 1]
 
 

@@ -7,13 +7,14 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from errno import EINPROGRESS
-from functools import partial
+from functools import lru_cache, partial
 
 from lepa.ingress.event_loop import FAILED, READY_IN, EventLoop
 from lepa.ingress.routes import Target
 from lepa.ingress.tls_socket import client_context
 
 RESOLVERS = 2
+ADDRESSES_KEPT = 4_096
 NAMES_MAX = 1_000
 """Host names whose address is remembered."""
 NAME_KEPT_S = 30.0
@@ -29,6 +30,11 @@ def tune(sock: socket.socket) -> None:
     What a listening socket is told holds for every connection that it accepts.
     """
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    keep_alive(sock)
+
+
+def keep_alive(sock: socket.socket) -> None:
+    """Notice a peer that has vanished within two minutes."""
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEPALIVE_IDLE_S)
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEPALIVE_EVERY_S)
@@ -57,7 +63,7 @@ class Dial:
         family = socket.AF_INET6 if ":" in address else socket.AF_INET
         try:
             sock = self._sock = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-            tune(sock)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             code = sock.connect_ex((address, self._target.port))
         except OSError as error:
             self._connector.loop.again(partial(self.fail, error.strerror or str(error)))
@@ -130,6 +136,8 @@ class Dial:
     def _finish(self, sock: socket.socket | None, reason: str) -> None:
         self.over = True
         self._connector.dials.discard(self)
+        if sock is not None:
+            self._connector.made(sock)
         self._connected(sock, reason)
 
 
@@ -141,6 +149,8 @@ class Connector:
         self.dials: set[Dial] = set()
         self._connect_s = connect_s
         self._names: dict[str, tuple[str, float]] = {}
+        self._young: list[socket.socket] = []
+        """Connected since the last sweep: most are gone by the next one, which spares the kernel four calls each."""
         self._resolvers = ThreadPoolExecutor(RESOLVERS, thread_name_prefix="ingress-names")
         loop.every_sweep(self._expire)
 
@@ -169,7 +179,15 @@ class Connector:
         if not dial.over:
             dial.connect(address)
 
+    def made(self, sock: socket.socket) -> None:
+        """A connection stands."""
+        self._young.append(sock)
+
     def _expire(self) -> None:
+        for sock in self._young:
+            if sock.fileno() >= 0:
+                keep_alive(sock)
+        self._young = []
         for dial in [dial for dial in self.dials if dial.deadline < self.loop.now]:
             dial.fail("timed out")
 
@@ -180,6 +198,7 @@ class Connector:
         self._resolvers.shutdown(wait=False, cancel_futures=True)
 
 
+@lru_cache(ADDRESSES_KEPT)
 def is_address(host: str) -> bool:
     """Whether a host is an IP address; `socket.inet_pton` is many times quicker than `ipaddress`."""
     with suppress(OSError):

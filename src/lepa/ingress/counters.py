@@ -3,6 +3,7 @@
 Written by the loop's thread only; another thread that reads sees figures that may be one request old.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 
 BUCKETS_S = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
@@ -25,16 +26,11 @@ class ServiceCounters:
 
     def served(self, status: int, seconds: float, received: int, sent: int) -> None:
         """A request is over. status: 499 when the client went away. received, sent: bytes of body and answer."""
-        self.classes[min(5, status // 100)] += 1
+        self.classes[status // 100 if status < 600 else 5] += 1
         self.seconds += seconds
         self.received += received
         self.sent += sent
-        place = 0
-        for bound in BUCKETS_S:
-            if seconds <= bound:
-                break
-            place += 1
-        self.buckets[place] += 1
+        self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
 
 
 class Counters:

@@ -85,8 +85,11 @@ class Exchange:
         if target is None:
             traffic.counters.add("no_target_total")
             self.respond(503, "no instance of the service is healthy")
-        else:
+        elif route.guarded:
             self._go(target, route)
+        else:
+            self.target = target
+            self._attempt(target)
 
     def _no_route(self) -> None:
         traffic = self.traffic

@@ -21,7 +21,7 @@ from lepa.ingress.traffic import Traffic
 from lepa.ingress.tunnel import Tunnel
 
 READ: Final = 65_536
-FIRST_READ: Final = 16_384
+FIRST_READ: Final = 4_096
 LINGER_S = 2.0
 """How long the rest of a refused body is read and thrown away, so that the client sees the answer."""
 LINGER_MAX = 1 << 20
@@ -121,7 +121,10 @@ class ClientSession:
                 self._flush()
         if events & READY_IN and not self.closed:
             self.readable = True
-            self.advance()
+            if self.exchange is None and self.lingering < 0 and not self.closing:
+                self._read_head()
+            else:
+                self.advance()
 
     def advance(self) -> None:
         """Go on with whatever is waited for from the client."""

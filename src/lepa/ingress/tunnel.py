@@ -18,7 +18,9 @@ from typing import Final
 
 from lepa.ingress.event_loop import HUNG_UP, READY_IN, READY_OUT, EventLoop
 
+READ_MIN: Final = 4_096
 READ: Final = 65_536
+"""A read makes room for as much as it may bring, which costs time: the first of a side is small."""
 PIPE_SIZE = 1 << 20
 TURN_MAX = 4 << 20
 """Bytes that one direction carries before other connections get their turn."""
@@ -65,8 +67,8 @@ class Leg:
     """One socket of a tunnel, and the direction that begins at it."""
 
     __slots__ = (
-        "carried", "ended", "hung", "other", "pending", "pipe", "piped", "plain", "readable", "shut", "sock", "tunnel",
-        "unsure", "writable",
+        "carried", "ended", "hung", "other", "pending", "pipe", "piped", "plain", "read_size", "readable", "shut",
+        "sock", "tunnel", "unsure", "writable",
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, tunnel: "Tunnel", pending: bytes) -> None:
@@ -79,6 +81,7 @@ class Leg:
         self.hung = False
         self.unsure = False
         """Whether a hang-up may have been told to the handler before this one, which no event will repeat."""
+        self.read_size = READ_MIN
         self.ended = False
         self.shut = False
         self.pipe: tuple[int, int] | None = None
@@ -144,15 +147,17 @@ class Leg:
             return -1
         else:
             try:
-                data = self.sock.recv(READ)
+                data = self.sock.recv(self.read_size)
             except BlockingIOError:
                 self.readable = self.unsure = False
                 return -1
             size = len(data)
-            if size < READ:
+            if size < self.read_size:
                 self._short_read(data)
                 if not data:
                     return self._end()
+            elif size < READ:
+                self.read_size = READ
             elif self.plain and other.plain:
                 self.pipe = self.tunnel.pipes.take()
             self.pending = data

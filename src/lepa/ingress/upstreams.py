@@ -11,7 +11,9 @@ from lepa.ingress.routes import Target
 IDLE_MAX_PER_TARGET = 256
 IDLE_S = 4.0
 """How long a connection waits for the next request. Many servers end theirs after 5 s; ours is to be first."""
-READ: Final = 65_536
+READ_MIN: Final = 4_096
+READ_MAX: Final = 65_536
+"""A read makes room for as much as it may bring, which costs time: most answers are short, so the first is small."""
 
 
 class Exchange(Protocol):
@@ -31,8 +33,8 @@ class Upstream:
     """One connection to a target. reused: whether it has served an exchange before this one."""
 
     __slots__ = (
-        "broken", "closed", "exchange", "hung", "idle_since", "key", "loop", "out", "plain", "pool", "readable",
-        "reused", "sock", "unsure", "writable",
+        "broken", "closed", "exchange", "hung", "idle_since", "key", "loop", "out", "plain", "pool", "read_size",
+        "readable", "reused", "sock", "unsure", "writable",
     )  # fmt: skip
 
     def __init__(self, pool: "Upstreams", sock: socket.socket, key: str) -> None:
@@ -43,6 +45,7 @@ class Upstream:
         self.plain = type(sock) is socket.socket
         self.exchange: Exchange | None = None
         self.out = bytearray()
+        self.read_size = READ_MIN
         self.readable = True
         self.writable = True
         self.hung = False
@@ -111,12 +114,15 @@ class Upstream:
         """What is there, None when nothing is, b"" at the end. Raises OSError when the connection is broken."""
         if not self.readable:
             return None
+        size = self.read_size
         try:
-            data = self.sock.recv(READ)
+            data = self.sock.recv(size)
         except BlockingIOError:
             self.readable = self.unsure = False
             return None
-        if len(data) < READ and self.plain and not self.hung and not self.unsure:
+        if len(data) == size:
+            self.read_size = READ_MAX
+        elif self.plain and not self.hung and not self.unsure:
             self.readable = False
         return data
 
@@ -177,6 +183,7 @@ class Upstreams:
             upstream.close()
             return
         upstream.idle_since = self.loop.now
+        upstream.read_size = READ_MIN
         waiting.append(upstream)
 
     def close_idle(self, target: Target) -> None:
