@@ -12,9 +12,9 @@
     LEPA_MODEL_IMAGE                            fetch this model archive into CLIPPER_MODEL_PATH first
     LEPA_MANAGEMENT_SERVICE                     from the management frontend of this service
 
-The first are Clipper's names. One thread does everything: it waits for a batch, predicts, answers. ZeroMQ's own thread
-keeps connections alive meanwhile, so a long prediction needs no heartbeat. When a frontend has been silent for
-`SILENT_S` its address is looked up again, for it may have moved.
+The first are Clipper's names. One thread does everything: it waits for a batch, predicts, answers. The kernel keeps
+connections alive meanwhile, so a long prediction needs no heartbeat. When a frontend has been silent for `SILENT_S` its
+address is looked up again, for it may have moved.
 
 Through a balancer there are as many sessions as there are frontends, and where one leads is only known once the
 frontend has introduced itself. One that leads to a frontend that is served already hangs up, and tries again later.
@@ -24,10 +24,13 @@ so that only the queries that cannot be answered are refused. The exit codes are
 package.
 """
 
+import contextlib
 import json
 import logging
 import os
+import selectors
 import signal
+import socket
 import sys
 import threading
 import time
@@ -37,11 +40,10 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 import numpy as np
-import zmq
 from msgspec import Struct
 
 from lepa.model.errors import LepaError, invalid
-from lepa.serving import admin_client, model_directory
+from lepa.serving import admin_client, model_directory, zmtp
 from lepa.serving.addresses import Address
 from lepa.serving.addressing import Locator, dns_provider
 from lepa.serving.container_rpc import (
@@ -55,6 +57,7 @@ from lepa.serving.container_rpc import (
 )
 from lepa.serving.frameworks import PredictFunction
 from lepa.serving.inputs import InputType, input_type
+from lepa.serving.message_socket import MessageSocket, PeerGone
 from lepa.serving.model_archive import parse_image, unpack
 
 log = logging.getLogger(__name__)
@@ -70,11 +73,13 @@ LOOK_UP_EVERY_S = 1.0
 FRONTENDS_MAX = 100
 REDIAL_FIRST_S, REDIAL_MAX_S = 0.25, 16.0
 """Until a session tries again that was led to a frontend that another serves."""
-MESSAGES_PER_TURN = 4
-SEND_QUEUE_MAX = 1000
+CONNECT_RETRY_S = 0.1
+"""Until a frontend is tried again that cannot be connected to."""
+LINGER_S = 1.0
+"""For the last answers, when the process leaves."""
 FETCH_TIMEOUT_S = 120.0
 FETCH_RETRY_S = 1.0
-PING_MS = 2000
+HELLO = zmtp.hello("DEALER")
 GRACE_S = 5.0
 """For the batch at hand, once the process was told to stop."""
 EXIT_FAILED = 1
@@ -200,39 +205,50 @@ class Place(NamedTuple):
 
 
 class Session:
-    """One query frontend: a DEALER that is opened anew when the frontend has been silent for too long.
+    """One query frontend: a DEALER that is opened anew when the connection ends or the frontend is silent for too long.
 
     frontend: the name by which the frontend introduced itself, b"" before.
     """
 
-    def __init__(self, context: "zmq.Context[Any]", poller: zmq.Poller, address: Address) -> None:
-        self._context = context
-        self._poller = poller
+    def __init__(self, selector: selectors.BaseSelector, address: Address) -> None:
+        self._selector = selector
         self._address = address
-        self._redial_at: float | None = None
+        self._socket: MessageSocket | None = None
+        self._writing = False
+        self._open_at = 0.0
         self._redial_s = REDIAL_FIRST_S
-        self.socket = self._open()
-
-    def _open(self) -> "zmq.Socket[bytes]":
-        socket: zmq.Socket[bytes] = self._context.socket(zmq.DEALER)
-        socket.linger = 1000
-        socket.setsockopt(zmq.HEARTBEAT_IVL, PING_MS)
-        socket.setsockopt(zmq.SNDHWM, SEND_QUEUE_MAX)
-        if ":" in self._address.host:
-            socket.setsockopt(zmq.IPV6, 1)
-        socket.connect(f"tcp://{self._address}")
-        self._poller.register(socket, zmq.POLLIN)
-        self._redial_at = None
         self.frontend = b""
+        self.heard_at = self.said_at = 0.0
+        self._open()
+
+    def _open(self) -> None:
+        """Begin to connect; the heartbeat that is sent first waits until that is done."""
         self.heard_at = time.monotonic()
-        self.said_at = 0.0
-        log.info("connecting to query frontend address=%s", self._address)
-        return socket
+        self.frontend = b""
+        try:
+            family, kind, protocol, _, address = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)[0]
+            connection = socket.socket(family, kind, protocol)
+            self._socket = MessageSocket(connection, HELLO)
+            connection.connect_ex(address)
+        except OSError as error:
+            self._failed(str(error))
+            return
+        self._writing = True
+        self._selector.register(self._socket, selectors.EVENT_READ | selectors.EVENT_WRITE, self)
+        self.send(HEARTBEAT_FRAMES)
 
     def close(self) -> None:
-        if self._redial_at is None:
-            self._poller.unregister(self.socket)
-            self.socket.close()
+        if self._socket is not None:
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(self._socket)
+            self._socket.close()
+            self._socket = None
+
+    def _failed(self, reason: str) -> None:
+        """Connect anew in a moment."""
+        log.debug("query frontend is not connected address=%s reason=%s", self._address, reason)
+        self.close()
+        self._open_at = time.monotonic() + CONNECT_RETRY_S
 
     def met(self, frontend: bytes) -> None:
         """This session serves a frontend that no other one does."""
@@ -243,40 +259,62 @@ class Session:
         """Leave a frontend that another session serves, and try again later."""
         self.close()
         self.frontend = b""
-        self._redial_at = now + self._redial_s
+        self._open_at = now + self._redial_s
         self._redial_s = min(2 * self._redial_s, REDIAL_MAX_S)
 
     def send(self, frames: Sequence[bytes]) -> None:
-        """Send, or drop it when the frontend takes nothing any more."""
+        """Send, now or as soon as the frontend takes it; what is said to one that is gone is lost."""
         self.said_at = time.monotonic()
+        if self._socket is None:
+            return
         try:
-            self.socket.send_multipart(frames, zmq.DONTWAIT)
-        except zmq.Again:
-            log.warning("message was dropped address=%s reason=the query frontend takes none", self._address)
+            self._socket.send(frames)
+        except PeerGone as gone:
+            self._failed(str(gone))
+        else:
+            self._watch_writable()
 
-    def receive(self) -> list[bytes] | None:
-        """One message, if there is one."""
-        if self._redial_at is not None:
-            return None
+    def receive(self, events: int) -> list[list[bytes]]:
+        """What has come in, for these events of the selector."""
+        if self._socket is None:
+            return []
         try:
-            frames: list[bytes] = self.socket.recv_multipart(zmq.DONTWAIT)
-        except zmq.Again:
-            return None
-        self.heard_at = time.monotonic()
-        return frames
+            if events & selectors.EVENT_WRITE:
+                self._socket.flush()
+            messages = self._socket.receive() if events & selectors.EVENT_READ else []
+        except PeerGone as gone:
+            self._failed(str(gone))
+            return []
+        if events & selectors.EVENT_READ:
+            self.heard_at = time.monotonic()
+        self._watch_writable()
+        return messages
+
+    def _watch_writable(self) -> None:
+        if self._socket is None or self._socket.pending == self._writing:
+            return
+        self._writing = not self._writing
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if self._writing else 0)
+        self._selector.modify(self._socket, wanted, self)
+
+    @property
+    def pending(self) -> bool:
+        """Whether something is still to be sent."""
+        return self._socket is not None and self._socket.pending
 
     def silent(self, now: float) -> bool:
         return now - self.heard_at > SILENT_S
 
     def keep(self, now: float) -> None:
         """Heartbeat when it is time; connect anew when nothing is heard."""
-        if self._redial_at is not None:
-            if now >= self._redial_at:
-                self.socket = self._open()
+        if self._socket is None:
+            if now >= self._open_at:
+                self._open()
             return
         if self.silent(now):
+            log.info("query frontend is silent address=%s", self._address)
             self.close()
-            self.socket = self._open()
+            self._open()
         if now - self.said_at >= HEARTBEAT_S:
             self.send(HEARTBEAT_FRAMES)
 
@@ -316,8 +354,7 @@ class ModelContainer:
         self._settings = settings
         self._function = function
         self._kind = input_type(settings.input_type)
-        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
-        self._poller = zmq.Poller()
+        self._selector = selectors.DefaultSelector()
         self._finder = FrontendFinder(settings)
         self._sessions: dict[Place, Session] = {}
         self._stopping = False
@@ -337,19 +374,34 @@ class ModelContainer:
             if (now := time.monotonic()) - kept_at >= KEEP_EVERY_S:
                 self._keep_sessions(now)
                 kept_at = now
-            if self._poller.poll(int(KEEP_EVERY_S * 1000)):
-                for session in list(self._sessions.values()):
-                    self._serve(session)
+            self._turn(KEEP_EVERY_S)
+        self._say_the_rest()
         for session in self._sessions.values():
             session.close()
-        self._context.term()
+        self._selector.close()
+
+    def _turn(self, timeout_s: float) -> None:
+        """Wait for something to happen, and serve whom it happened to."""
+        if not self._sessions:
+            time.sleep(timeout_s)
+        for key, events in self._selector.select(timeout_s):
+            session: Session = key.data
+            for frames in session.receive(events):
+                self._handle(session, frames)
+
+    def _say_the_rest(self) -> None:
+        """Give the last answers a moment to leave."""
+        give_up = time.monotonic() + LINGER_S
+        while time.monotonic() < give_up and any(session.pending for session in self._sessions.values()):
+            for key, events in self._selector.select(LINGER_S / 10):
+                key.data.receive(events & selectors.EVENT_WRITE)
 
     def _keep_sessions(self, now: float) -> None:
         """Join new frontends; leave those that are no longer named and are silent; keep the others."""
         named = self._finder.places
         for place in named:
             if place not in self._sessions:
-                self._sessions[place] = Session(self._context, self._poller, place.address)
+                self._sessions[place] = Session(self._selector, place.address)
         for place, session in list(self._sessions.items()):
             if place not in named and session.silent(now):
                 session.close()
@@ -357,16 +409,10 @@ class ModelContainer:
             else:
                 session.keep(now)
 
-    def _serve(self, session: Session) -> None:
-        """Answer what one frontend has sent; a few messages, then it is another one's turn."""
-        for _ in range(MESSAGES_PER_TURN):
-            frames = None if self._stopping else session.receive()
-            if frames is None:
-                return
-            self._handle(session, frames)
-
     def _handle(self, session: Session, frames: list[bytes]) -> None:
         message = decode_from_frontend(frames)
+        if self._stopping:
+            return
         if isinstance(message, Batch):
             began = time.monotonic()
             outputs = self._answer(message)

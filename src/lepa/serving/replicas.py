@@ -1,29 +1,30 @@
-"""The connected model containers: one ROUTER socket, read through the event loop, and who is alive behind it.
+"""The connected model containers: the RPC port, and who is alive behind it.
 
-zmq's file descriptor is edge-triggered: it tells that something has changed, once. So everything is read whenever it
-fires, and once more after each send, for a send may swallow the edge.
+Containers speak ZeroMQ's protocol, as Clipper's do (`zmtp`, `message_socket`); this end is its ROUTER. A batch is written
+to the socket the moment it is ordered, not at the end of the loop's turn, so that the model works while answers to the
+batch before are still being written.
 
 Alive. A container that predicts says nothing, for as long as its batch takes; Clipper dropped those that were busy
-for 30 s. Here the connection itself is asked: ROUTER_MANDATORY makes a send to a peer that is gone fail at once, so a
-keep-alive is sent to replicas whose batch is late, often, and to idle ones now and then. ZeroMQ's own pings (answered
-by the container's I/O thread, also while the model runs) end connections to hosts that vanished.
+for 30 s. Here the connection itself is asked: when a process ends its kernel closes the connection at once, and a host
+that has vanished no longer answers the kernel's probes. Only a batch of `HANG_S` counts as hung.
 """
 
 import asyncio
 import logging
+import socket
 from collections.abc import Callable
 from types import TracebackType
 from typing import Self
 
-import zmq
-
 from lepa.kit.sources import Clock, SystemRandom
 from lepa.kit.tasks import Tasks
+from lepa.serving import zmtp
 from lepa.serving.batching import SendBatch
 from lepa.serving.container_rpc import (
     KEEP_ALIVE_FRAMES,
     RPC_VERSION,
     WHO_ARE_YOU_FRAMES,
+    Frames,
     Heartbeat,
     Malformed,
     NewContainer,
@@ -33,38 +34,39 @@ from lepa.serving.container_rpc import (
     encode_introduction,
 )
 from lepa.serving.inputs import INPUT_TYPES
-from lepa.serving.query import Predictions
+from lepa.serving.message_socket import MessageSocket, PeerGone
+from lepa.serving.query import REPLICAS_MAX, Predictions
 
 log = logging.getLogger(__name__)
 
-MESSAGE_BYTES_MAX = 1 << 30
-SEND_QUEUE_MAX = 1000
-"""Messages that wait for one connection before it counts as lost."""
-READS_PER_TURN = 1000
-"""Messages read before other work of the loop gets its turn."""
-TICK_S = 0.05
-"""Between two looks at replicas whose batch is late."""
-PROBE_IDLE_S = 2.0
-PROBE_SHARE = 0.25
-"""Of a batch's age: the time between two probes of its replica."""
+PEERS_MAX = REPLICAS_MAX + 1000
+"""Connections, of containers that are registered and that are not yet."""
+BACKLOG = 1024
+ACCEPT_PAUSE_S = 0.5
+"""Until connections are taken again, when there was no room for one."""
+TICK_S = 0.5
+"""Between two looks at peers that are overdue."""
+REGISTER_S = 60.0
+"""For a peer to say which model it serves. Clipper's containers ask again every 5 s."""
 HANG_S = 600.0
 """A batch older than this is given up with its replica."""
-PING_MS = 2000
-PING_TIMEOUT_MS = 6000
+HELLO = zmtp.hello("ROUTER")
 
 
-class _Connection:
-    """One registered container. sent_at: when its batch left, None while it is idle."""
+class _Peer:
+    """One connected container. id: of its replica, None until it is registered. sent_at: when its batch left, None while
+    it is idle."""
 
-    __slots__ = ("failures", "id", "message_id", "packed", "probed_at", "routing_id", "sent_at")
+    __slots__ = ("connected_at", "id", "message_id", "packed", "sent_at", "socket", "writing")
 
-    def __init__(self, routing_id: bytes, connection_id: int, packed: bool, now: float) -> None:
-        self.routing_id = routing_id
-        self.id = connection_id
-        self.packed = packed
+    def __init__(self, connection: socket.socket, now: float) -> None:
+        self.socket = MessageSocket(connection, HELLO)
+        self.id: int | None = None
+        self.packed = False
         self.message_id = -1
         self.sent_at: float | None = None
-        self.probed_at = now
+        self.connected_at = now
+        self.writing = False
 
 
 class ReplicaServer:
@@ -81,30 +83,20 @@ class ReplicaServer:
         self._host = host
         self._clock = clock
         self._tasks = Tasks("replicas")
-        self._context = zmq.Context(io_threads=1)
-        self._socket = self._context.socket(zmq.ROUTER)
-        self._by_routing_id: dict[bytes, _Connection] = {}
-        self._by_id: dict[int, _Connection] = {}
+        self._peers: set[_Peer] = set()
+        self._by_id: dict[int, _Peer] = {}
         self._next_message = 0
         self.name = SystemRandom().uuid().encode()
         self.port = port
         self.changed = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        socket = self._socket
-        socket.linger = 0
-        socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
-        socket.setsockopt(zmq.ROUTER_HANDOVER, 1)
-        socket.setsockopt(zmq.MAXMSGSIZE, MESSAGE_BYTES_MAX)
-        socket.setsockopt(zmq.SNDHWM, SEND_QUEUE_MAX)
-        socket.setsockopt(zmq.HEARTBEAT_IVL, PING_MS)
-        socket.setsockopt(zmq.HEARTBEAT_TIMEOUT, PING_TIMEOUT_MS)
-        if ":" in self._host:
-            socket.setsockopt(zmq.IPV6, 1)
-        socket.bind(f"tcp://{self._host}:{self.port or '*'}")
-        self.port = int(socket.getsockopt_string(zmq.LAST_ENDPOINT).rpartition(":")[2])
+        family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+        self._listener = socket.create_server((self._host, self.port), family=family, backlog=BACKLOG)
+        self._listener.setblocking(False)
+        self.port = self._listener.getsockname()[1]
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(socket.fileno(), self._read_all)
+        self._loop.add_reader(self._listener, self._accept)
         self._tasks.start("watch", self._watch())
         return self
 
@@ -112,78 +104,136 @@ class ReplicaServer:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self._tasks.close()
-        self._loop.remove_reader(self._socket.fileno())
-        self._socket.close()
-        self._context.term()
+        self._loop.remove_reader(self._listener)
+        self._listener.close()
+        for peer in list(self._peers):
+            self._forget(peer)
+
+    # Connections
+
+    def _accept(self) -> None:
+        try:
+            connection, _ = self._listener.accept()
+        except BlockingIOError:
+            return
+        except OSError as error:
+            self._pause(str(error))
+            return
+        if len(self._peers) >= PEERS_MAX:
+            connection.close()
+            self._pause(f"{PEERS_MAX} containers are connected")
+            return
+        peer = _Peer(connection, self._clock.now())
+        self._peers.add(peer)
+        self._loop.add_reader(peer.socket, self._readable, peer)
+        self._flush(peer)
+
+    def _pause(self, reason: str) -> None:
+        """Take no connections for a moment, rather than fail at the same one over and over."""
+        log.warning("container was not let in reason=%s", reason)
+        self._loop.remove_reader(self._listener)
+        self._loop.call_later(ACCEPT_PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        if self._listener.fileno() >= 0:
+            self._loop.add_reader(self._listener, self._accept)
+
+    def _readable(self, peer: _Peer) -> None:
+        try:
+            messages = peer.socket.receive()
+        except PeerGone as gone:
+            self._drop(peer, str(gone))
+            return
+        for frames in messages:
+            if peer.socket.closed:
+                return
+            self._received(peer, frames)
+        self._watch_writable(peer)
+
+    def _send(self, peer: _Peer, frames: Frames) -> None:
+        try:
+            peer.socket.send(frames)
+        except PeerGone as gone:
+            self._drop(peer, str(gone))
+        else:
+            self._watch_writable(peer)
+
+    def _flush(self, peer: _Peer) -> None:
+        try:
+            peer.socket.flush()
+        except PeerGone as gone:
+            self._drop(peer, str(gone))
+        else:
+            self._watch_writable(peer)
+
+    def _watch_writable(self, peer: _Peer) -> None:
+        """Be told when the rest of what was sent can go, as long as there is one."""
+        if peer.socket.closed or peer.socket.pending == peer.writing:
+            return
+        peer.writing = not peer.writing
+        if peer.writing:
+            self._loop.add_writer(peer.socket, self._flush, peer)
+        else:
+            self._loop.remove_writer(peer.socket)
+
+    def _forget(self, peer: _Peer) -> None:
+        self._peers.discard(peer)
+        self._loop.remove_reader(peer.socket)
+        self._loop.remove_writer(peer.socket)
+        peer.socket.close()
+
+    def _drop(self, peer: _Peer, reason: str) -> None:
+        if peer.socket.closed:
+            return
+        self._forget(peer)
+        if peer.id is None:
+            log.debug("container left before it was registered reason=%s", reason)
+            return
+        replica = self._predictions.replicas[peer.id]
+        del self._by_id[peer.id]
+        log.info("replica left model=%s replica=%d reason=%s", replica.model.key, replica.replica_id, reason)
+        self._predictions.replica_left(peer.id, self._clock.now())
+        self.changed.set()
+        self._on_event()
 
     # Out
 
     def send(self, order: SendBatch) -> None:
         """Carry out an order of `predictions`."""
-        connection = self._by_id[order.replica]
+        peer = self._by_id.get(order.replica)
+        if peer is None:
+            return  # It was lost by an order before this one; its tasks were given back then.
         replica = self._predictions.replicas[order.replica]
         record = replica.model.record
         kind = INPUT_TYPES[record.input_type].code if record else replica.input_type
         message_id = self._next_message
         self._next_message = (message_id + 1) & 0xFFFFFFFF
-        connection.message_id = message_id
-        connection.sent_at = connection.probed_at = self._clock.now()
-        frames = encode_batch(message_id, kind, [task.data for task in order.tasks], connection.packed)
-        if not self._sent(connection.routing_id, frames):
-            self._drop(connection, "its connection is gone")
-        self._loop.call_soon(self._read_all)
-
-    def _sent(self, routing_id: bytes, frames: "list[bytes] | tuple[bytes, ...]") -> bool:
-        """False when the peer is gone, or takes no more."""
-        try:
-            self._socket.send_multipart([routing_id, *frames], zmq.DONTWAIT)
-        except zmq.ZMQError:
-            return False
-        return True
-
-    def _drop(self, connection: _Connection, reason: str) -> None:
-        replica = self._predictions.replicas[connection.id]
-        del self._by_id[connection.id], self._by_routing_id[connection.routing_id]
-        log.info("replica left model=%s replica=%d reason=%s", replica.model.key, replica.replica_id, reason)
-        self._predictions.replica_left(connection.id, self._clock.now())
-        self.changed.set()
-        self._on_event()
+        peer.message_id = message_id
+        peer.sent_at = self._clock.now()
+        self._send(peer, encode_batch(message_id, kind, [task.data for task in order.tasks], peer.packed))
 
     # In
 
-    def _read_all(self) -> None:
-        socket = self._socket
-        if socket.closed:
-            return
-        for _ in range(READS_PER_TURN):
-            try:
-                frames = socket.recv_multipart(zmq.DONTWAIT)
-            except zmq.Again:
-                return
-            self._received(frames[0], frames[1:])
-        self._loop.call_soon(self._read_all)
-
-    def _received(self, routing_id: bytes, frames: list[bytes]) -> None:
-        connection = self._by_routing_id.get(routing_id)
+    def _received(self, peer: _Peer, frames: list[bytes]) -> None:
         message = decode_from_container(frames)
         if isinstance(message, Outputs):
-            self._answered(connection, message)
+            self._answered(peer, message)
         elif isinstance(message, Heartbeat):
-            self._sent(routing_id, WHO_ARE_YOU_FRAMES if connection is None else KEEP_ALIVE_FRAMES)
+            self._send(peer, WHO_ARE_YOU_FRAMES if peer.id is None else KEEP_ALIVE_FRAMES)
         elif isinstance(message, NewContainer):
-            self._registered(connection, routing_id, message)
+            self._registered(peer, message)
         else:
-            self._malformed(connection, message)
+            self._malformed(peer, message)
 
-    def _answered(self, connection: _Connection | None, message: Outputs) -> None:
-        if connection is None or connection.sent_at is None or message.message_id != connection.message_id:
+    def _answered(self, peer: _Peer, message: Outputs) -> None:
+        if peer.id is None or peer.sent_at is None or message.message_id != peer.message_id:
             return  # An answer to a batch that was given up, or from a container that was dropped.
-        connection.sent_at = None
-        self._predictions.batch_answered(connection.id, message.outputs, self._clock.now())
+        peer.sent_at = None
+        self._predictions.batch_answered(peer.id, message.outputs, self._clock.now())
         self._on_event()
 
-    def _registered(self, connection: _Connection | None, routing_id: bytes, message: NewContainer) -> None:
-        if connection is not None:
+    def _registered(self, peer: _Peer, message: NewContainer) -> None:
+        if peer.id is not None:
             return
         if message.rpc_version != RPC_VERSION:
             log.warning("container refused model=%s rpc_version=%d", message.model_name, message.rpc_version)
@@ -193,18 +243,19 @@ class ReplicaServer:
         if replica is None:
             log.warning("container refused model=%s reason=too many replicas", message.model_name)
             return
-        connection = _Connection(routing_id, replica.id, message.packed, now)
-        self._by_routing_id[routing_id] = self._by_id[replica.id] = connection
+        peer.id = replica.id
+        peer.packed = message.packed
+        self._by_id[replica.id] = peer
         if message.introduced:
-            self._sent(routing_id, encode_introduction(self.name))
+            self._send(peer, encode_introduction(self.name))
         log.info("replica joined model=%s replica=%d", replica.model.key, replica.replica_id)
         self.changed.set()
         self._on_event()
 
-    def _malformed(self, connection: _Connection | None, message: Malformed) -> None:
+    def _malformed(self, peer: _Peer, message: Malformed) -> None:
         log.warning("container message was malformed reason=%s", message.reason)
-        if connection is not None:
-            self._drop(connection, "it sent a malformed message")
+        if peer.id is not None:
+            self._drop(peer, "it sent a malformed message")
 
     # Alive
 
@@ -212,18 +263,8 @@ class ReplicaServer:
         while True:
             await self._clock.sleep(TICK_S)
             now = self._clock.now()
-            for connection in list(self._by_id.values()):
-                self._probe(connection, now)
-
-    def _probe(self, connection: _Connection, now: float) -> None:
-        age = None if connection.sent_at is None else now - connection.sent_at
-        if age is not None and age > HANG_S:
-            self._drop(connection, f"its batch has taken {HANG_S:.0f} s")
-            return
-        pause = PROBE_IDLE_S if age is None else max(TICK_S, age * PROBE_SHARE)
-        if now - connection.probed_at < pause:
-            return
-        connection.probed_at = now
-        if not self._sent(connection.routing_id, KEEP_ALIVE_FRAMES):
-            self._drop(connection, "its connection is gone")
-        self._loop.call_soon(self._read_all)
+            for peer in list(self._peers):
+                if peer.sent_at is not None and now - peer.sent_at > HANG_S:
+                    self._drop(peer, f"its batch has taken {HANG_S:.0f} s")
+                elif peer.id is None and now - peer.connected_at > REGISTER_S:
+                    self._drop(peer, f"it did not say within {REGISTER_S:.0f} s which model it serves")

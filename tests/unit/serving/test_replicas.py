@@ -166,10 +166,7 @@ async def test_a_container_that_talks_nonsense_is_dropped(server: Server, contai
     await server.until(lambda: not server.predictions.replicas)
 
 
-async def test_an_idle_container_that_is_gone_is_noticed(
-    server: Server, container: Container, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(replicas, "PROBE_IDLE_S", 0.05)
+async def test_an_idle_container_that_is_gone_is_noticed(server: Server, container: Container) -> None:
     await container.register()
     await server.until(lambda: server.predictions.replicas)
     container.socket.close(0)
@@ -180,6 +177,7 @@ async def test_a_batch_that_hangs_for_too_long_costs_the_replica_its_place(
     server: Server, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replicas, "HANG_S", 0.1)
+    monkeypatch.setattr(replicas, "TICK_S", 0.05)
     await container.register()
     await server.until(lambda: server.predictions.replicas)
     server.ask(b"x")
