@@ -96,6 +96,12 @@ def _load_joblib(path: Path) -> Any:
     return _import("joblib", "scikit-learn").load(path)
 
 
+def _predict_sklearn(model: Any) -> PredictFunction:
+    from lepa.serving.quick_predict import quick_predict
+
+    return quick_predict(model) or _own_predict(model)
+
+
 def _own_predict(model: Any) -> PredictFunction:
     predict = getattr(model, "predict", None)
     if not callable(predict):
@@ -220,7 +226,7 @@ FRAMEWORKS = {
             _PICKLES,
             _save_pickle,
             _load_joblib,
-            _own_predict,
+            _predict_sklearn,
         ),
     )
 }

@@ -12,6 +12,7 @@ the loop can leave in one batch: orders are asked for once, at the end of the tu
 import argparse
 import asyncio
 import contextlib
+import gc
 import logging
 import signal
 import sys
@@ -33,7 +34,7 @@ from lepa.serving import compat, reports
 from lepa.serving.addresses import Address, parse_address
 from lepa.serving.addressing import Locator, dns_provider
 from lepa.serving.fine_timer import FineTimer
-from lepa.serving.http_connection import JSON, WITH_HEADERS, Headers, HttpConnection
+from lepa.serving.http_connection import JSON, WITH_HEADERS, Head, Headers, HttpConnection
 from lepa.serving.metrics import report
 from lepa.serving.open_doors import OpenDoors
 from lepa.serving.pass_through import PassThrough
@@ -52,6 +53,8 @@ SWEEP_S = 5.0
 BACKLOG = 4096
 REGISTRY_WAIT_S = 5.0
 """For the first registry, before requests are taken without one."""
+GARBAGE_AFTER = 20_000
+"""Objects more than before, until Python looks for cycles: those of some hundred queries at once are none."""
 TELL_EVERY_S = 0.05
 """Feedback is gathered for this long before it is told."""
 
@@ -98,6 +101,7 @@ class QueryFrontend:
         self._deadline_timer_at = 0.0  # uvloop's handles of timers that are nearly due do not tell when they are
         self.routes: dict[bytes, tuple[ServedApplication, bool]] = {}
         self.connections: set[HttpConnection] = set()
+        self.heads: dict[bytes, Head] = {}
         self.compat = settings.compat
         services = Locator(dns_provider(settings.discovery)) if settings.discovery else None
         self._doors = OpenDoors(self, PassThrough(services), self._tasks)
@@ -363,6 +367,8 @@ def answer_body(answer: Answer) -> bytes:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a query frontend until SIGTERM or SIGINT."""
     options = _parser().parse_args(arguments)
+    gc.freeze()
+    gc.set_threshold(GARBAGE_AFTER)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     settings = FrontendSettings(
         options.host,

@@ -2,13 +2,16 @@
 
 Requests of one connection are answered in order. A caller that pipelines more than a few is not read from until the
 first ones are answered; what is not HTTP, or too large, is refused in words before the connection is closed.
+
+A caller's heads are alike, byte for byte, from request to request. What the parser made of a head is remembered, and a
+request that comes in one piece, with a head that is known and a body as long as that says, needs no parsing again.
 """
 
 import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 
 import httptools
 import msgspec
@@ -20,6 +23,9 @@ BODY_BYTES_MAX = 16 << 20
 URL_BYTES_MAX = 8 << 10
 HEADERS_MAX = 100
 CONNECTIONS_MAX = 20_000
+HEADS_KNOWN_MAX = 1000
+"""Heads that are remembered; then all are forgotten, for a caller may never send the same one twice."""
+HEAD_KNOWN_BYTES_MAX = 2000
 PIPELINED_MAX = 16
 """Requests of one connection that wait for the one before them; then no more is read from it."""
 REFUSED_S = 0.5
@@ -45,10 +51,20 @@ Headers = tuple[tuple[bytes, bytes], ...]
 """Names in lower case, and values."""
 
 
+class Head(NamedTuple):
+    """What the parser made of a head whose connection stays open. body_bytes: that follow it."""
+
+    method: bytes
+    url: bytes
+    headers: Headers
+    body_bytes: int
+
+
 class Owner(Protocol):
-    """Who answers the requests."""
+    """Who answers the requests. heads: that are known, by their bytes up to the empty line."""
 
     connections: "set[HttpConnection]"
+    heads: dict[bytes, Head]
 
     def handle(
         self, connection: "HttpConnection", method: bytes, url: bytes, headers: Headers, body: bytes | bytearray
@@ -61,6 +77,9 @@ class HttpConnection(asyncio.Protocol):
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
+        self._heads = owner.heads
+        self._between = True
+        self._completed: Head | None = None
         self._loop = asyncio.get_running_loop()
         self._busy = False
         self._keep_alive = True
@@ -95,14 +114,36 @@ class HttpConnection(asyncio.Protocol):
             self._lost()
 
     def data_received(self, data: bytes) -> None:
+        between = self._between
+        if between and self._keep_alive and not self._busy and not self._refused:
+            end = data.find(b"\r\n\r\n") + 4
+            head = self._heads.get(data[:end])
+            if head is not None and len(data) == end + head.body_bytes:
+                self._handle(head.method, head.url, head.headers, data[end:], True)
+                return
+        self._parse(data, between)
+
+    def _parse(self, data: bytes, between: bool) -> None:
+        """Let the parser read on. between: nothing of a request has been read yet."""
         if self._refused:
             return
+        self._completed = None
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserUpgrade:
             self._refuse(400, "the connection cannot be upgraded")
         except httptools.HttpParserError as error:
             self._refuse(400, f"not an HTTP request: {error}")
+        if between and self._between and self._completed:
+            self._remember(data, self._completed)
+
+    def _remember(self, data: bytes, head: Head) -> None:
+        """Know a head again, if `data` was its one request and nothing else."""
+        end = data.find(b"\r\n\r\n") + 4
+        if end <= HEAD_KNOWN_BYTES_MAX and len(data) == end + head.body_bytes:
+            if len(self._heads) >= HEADS_KNOWN_MAX:
+                self._heads.clear()
+            self._heads[data[:end]] = head
 
     def pause_writing(self) -> None:
         self._transport.pause_reading()
@@ -115,6 +156,7 @@ class HttpConnection(asyncio.Protocol):
     # What the parser calls
 
     def on_message_begin(self) -> None:
+        self._between = False
         self._url = self._body = b""
         self._headers = ()
 
@@ -147,13 +189,16 @@ class HttpConnection(asyncio.Protocol):
             self._refuse(413, f"a body holds at most {BODY_BYTES_MAX} bytes")
 
     def on_message_complete(self) -> None:
-        parser = self._parser
+        self._between = True
         if self._refused or self._transport.is_closing():
             return
+        method, keep_alive = self._parser.get_method(), self._parser.should_keep_alive()
+        if keep_alive:
+            self._completed = Head(method, self._url, self._headers, len(self._body))
         if not self._busy:
-            self._handle(parser.get_method(), self._url, self._headers, self._body, parser.should_keep_alive())
+            self._handle(method, self._url, self._headers, self._body, keep_alive)
             return
-        self._waiting.append((parser.get_method(), self._url, self._headers, self._body, parser.should_keep_alive()))
+        self._waiting.append((method, self._url, self._headers, self._body, keep_alive))
         if len(self._waiting) >= PIPELINED_MAX:
             self._transport.pause_reading()
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Generic, TypeVar
 import msgspec
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from lepa.model.errors import invalid
+from lepa.model.errors import LepaError, invalid
 
 BATCH_ITEMS_MAX = 10_000
 """Queries in one `input_batch`; a longer list is refused, so that one caller cannot fill every queue."""
@@ -58,9 +58,12 @@ class InputType:
 
     def decode_predict(self, body: bytes | bytearray) -> tuple[bytes | list[bytes], str, str]:
         """(input, version, user) of a predict body: bytes for one query, a list of bytes for `input_batch`."""
-        request = _decoded(self._predict, body)
+        try:
+            request = self._predict.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise _not_readable(error) from error
         if request.input is not UNSET:
-            return self.pack(request.input), request.version, _user(request.uid)
+            return self.pack(request.input), request.version, "" if request.uid is None else str(request.uid)
         if request.input_batch is UNSET:
             raise invalid("JSON object does not have required keys input or input_batch")
         if len(request.input_batch) > BATCH_ITEMS_MAX:
@@ -69,7 +72,10 @@ class InputType:
 
     def decode_update(self, body: bytes | bytearray) -> tuple[str, bytes, float | str]:
         """(user, input, label) of an update body."""
-        request = _decoded(self._update, body)
+        try:
+            request = self._update.decode(body)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+            raise _not_readable(error) from error
         return _user(request.uid), self.pack(request.input), request.label
 
     def pack(self, item: Any) -> bytes:
@@ -84,13 +90,8 @@ def _user(uid: int | None) -> str:
     return "" if uid is None else str(uid)
 
 
-def _decoded(decoder: Any, body: bytes | bytearray) -> Any:
-    try:
-        return decoder.decode(body)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise invalid(f"Error parsing JSON: {error}") from error
-    except RecursionError as error:
-        raise invalid("Error parsing JSON: nested too deeply") from error
+def _not_readable(error: Exception) -> LepaError:
+    return invalid(f"Error parsing JSON: {'nested too deeply' if isinstance(error, RecursionError) else error}")
 
 
 def _numbers(code: str) -> Callable[[list[float]], bytes]:

@@ -1,8 +1,8 @@
 """The connected model containers: the RPC port, and who is alive behind it.
 
-Containers speak ZeroMQ's protocol, as Clipper's do (`zmtp`, `message_socket`); this end is its ROUTER. A batch is written
-to the socket the moment it is ordered, not at the end of the loop's turn, so that the model works while answers to the
-batch before are still being written.
+Containers speak ZeroMQ's protocol, as Clipper's do (`zmtp`, `message_socket`); this end is its ROUTER. A batch is
+written to the socket the moment it is ordered, not at the end of the loop's turn, so that the model works while answers
+to the batch before are still being written.
 
 Alive. A container that predicts says nothing, for as long as its batch takes; Clipper dropped those that were busy
 for 30 s. Here the connection itself is asked: when a process ends its kernel closes the connection at once, and a host
@@ -54,8 +54,8 @@ HELLO = zmtp.hello("ROUTER")
 
 
 class _Peer:
-    """One connected container. id: of its replica, None until it is registered. sent_at: when its batch left, None while
-    it is idle."""
+    """One connected container. id: of its replica, None until it is registered. sent_at: when its batch left, None
+    while it is idle."""
 
     __slots__ = ("connected_at", "id", "message_id", "packed", "sent_at", "socket", "writing")
 

@@ -2,12 +2,12 @@
 
     python -m lepa.serving.warm_server --socket PATH
 
-Importing numpy, ZeroMQ and a framework is most of a model's start, and its memory is shared by all that are forked. One
+Importing numpy and a framework is most of a model's start, and its memory is shared by all that are forked. One
 request is one connection to a Unix socket: a line of JSON with the environment and the log file of the new process, and
 the framework to have at hand; the answer is a line with its pid, or an error. Whoever opens the socket can run code as
 this user, so it lies in a directory that only this user can enter.
 
-The server itself never loads a model: it has no threads, no ZeroMQ context and no model's code, so a fork is a clean
+The server itself never loads a model: it has no threads, no connections and no model's code, so a fork is a clean
 beginning. It reaps what it forked; when it ends, the models go on.
 """
 

@@ -1,5 +1,6 @@
 """lepa.serving.zmtp, with libzmq on the other side where that can tell."""
 
+import contextlib
 import socket
 from collections.abc import Iterator
 from typing import Any
@@ -37,10 +38,9 @@ def test_messages_survive_any_cut_of_the_stream(messages: list[list[bytes]], cut
 @given(st.binary(max_size=200))
 def test_noise_is_refused_or_waited_on(noise: bytes) -> None:
     decoding = decoder()
-    try:
-        decoding.feed(noise)
-    except ZmtpError as error:
-        assert str(error)
+    with contextlib.suppress(ZmtpError):
+        messages = decoding.feed(noise)
+        assert sum(map(len, messages)) <= len(noise)
 
 
 def greeting(version: int = 3, mechanism: bytes = b"NULL") -> bytes:
