@@ -33,6 +33,16 @@ def received(made: MessageSocket, peer: socket.socket, data: bytes, count: int) 
     raise AssertionError(found)
 
 
+def hear_for_ever(made: MessageSocket) -> None:
+    for _ in range(1000):
+        made.receive()
+
+
+def talk_for_ever(made: MessageSocket) -> None:
+    for _ in range(20):
+        made.send([bytes(100)])
+
+
 def read(peer: socket.socket, count: int) -> bytes:
     data = b""
     while len(data) < count:
@@ -78,8 +88,7 @@ def test_a_peer_that_reads_nothing_is_given_up(
     monkeypatch.setattr(message_socket, "UNSENT_BYTES_MAX", 1000)
     made, _ = pair
     with pytest.raises(PeerGone, match="more than 1000 bytes unread"):
-        for _ in range(20):
-            made.send([bytes(100)])
+        talk_for_ever(made)
 
 
 @pytest.mark.parametrize(("said", "sentence"), [(b"", "closed the connection"), (b"HTTP/1.1 200", "does not greet")])
@@ -90,8 +99,7 @@ def test_a_peer_that_leaves_or_is_another_is_told(
     peer.sendall(said)
     peer.shutdown(socket.SHUT_WR)
     with pytest.raises(PeerGone, match=sentence):
-        for _ in range(1000):
-            made.receive()
+        hear_for_ever(made)
 
 
 def test_a_reset_ends_it(pair: tuple[MessageSocket, socket.socket]) -> None:
