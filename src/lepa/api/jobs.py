@@ -37,6 +37,9 @@ PAYLOAD_MAX = 16 * 1024
 JOB_FILE_MAX = 1024 * 1024
 """Bytes of a job file, and of its variables, that are parsed for others. Working one out may take a second of CPU."""
 
+NODES_SHOWN, NODES_MAX = 200, 10_000
+"""Nodes of an explanation, for each group."""
+
 TAG = "versions/{tag}/tag"
 _TAGGED = re.compile(r"[^/].*/versions/[^/]+/tag")
 
@@ -283,6 +286,16 @@ async def scale(edge: Edge, request: web.Request, job_id: str) -> web.StreamResp
     return json_response(request, (await edge.caller.call(m.JOB_SCALE, call)).value)
 
 
+async def explain(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """Why each node was or was not chosen for each group, worked out on the present state and as it was recorded."""
+    query = request.query
+    nodes_max = number(query, "nodes", NODES_SHOWN)
+    if nodes_max > NODES_MAX:
+        raise invalid(f"nodes: at most {NODES_MAX} nodes are shown, not {nodes_max}")
+    call = read_request(request, r.JobExplainRequest, id=job_id, group=query.get("group", ""), nodes_max=nodes_max)
+    return reply_response(request, await edge.caller.call(m.JOB_EXPLAIN, call), "job not found")
+
+
 async def tag(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Name a version of a job, or take its name away."""
     job_id, name = split_tag(job_id)
@@ -376,6 +389,7 @@ _OF_ONE: Mapping[tuple[str, str], JobHandle] = {
     ("PUT", "dispatch/payload"): dispatch_payload,
     ("PUT", "revert"): revert,
     ("PUT", "stable"): stable,
+    ("GET", "explain"): explain,
     ("PUT", TAG): tag,
     ("DELETE", TAG): tag,
 }

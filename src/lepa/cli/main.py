@@ -21,6 +21,7 @@ JOB: Tree = {
     "deployments": Row("lepa.cli.job:deployments", "List a job's deployments"),
     "dispatch": Row("lepa.cli.job_change:dispatch", "Start an instance of a parameterized job"),
     "eval": Row("lepa.cli.job_change:evaluate", "Look at a job again, and place what is missing"),
+    "explain": Row("lepa.cli.explain:explain", "Say why each node was or was not chosen"),
     "history": Row("lepa.cli.job:history", "Show the versions of a job"),
     "init": Row("lepa.cli.job_init:init", "Write an example job file"),
     "inspect": Row("lepa.cli.job:inspect", "Print a job as the servers hold it"),

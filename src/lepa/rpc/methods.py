@@ -10,6 +10,7 @@ from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 from lepa.model.allocation import Allocation, AllocListStub
 from lepa.model.deployment import Deployment
 from lepa.model.evaluation import Evaluation
+from lepa.model.explanation import JobExplanation
 from lepa.model.job import Job
 from lepa.model.job_views import (
     JobListStub,
@@ -109,6 +110,9 @@ JOB_SCALE: Method[r.JobScaleRequest, r.JobRegisterResponse] = Method(
 )
 JOB_DISPATCH: Method[r.JobDispatchRequest, r.JobDispatchResponse] = Method(
     "Job.Dispatch", r.JobDispatchRequest, r.JobDispatchResponse, "write"
+)
+JOB_EXPLAIN: Method[r.JobExplainRequest, JobExplanation | None] = Method(
+    "Job.Explain", r.JobExplainRequest, JobExplanation | None, "read"
 )
 JOB_TAG: Method[r.JobTagRequest, r.JobTagResponse] = Method("Job.Tag", r.JobTagRequest, r.JobTagResponse, "write")
 JOB_PERIODIC_FORCE: Method[r.JobEvaluateRequest, r.JobRegisterResponse] = Method(

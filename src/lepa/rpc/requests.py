@@ -239,6 +239,13 @@ class JobTagResponse(Wire, frozen=True):
     index: int = 0
 
 
+class JobExplainRequest(ReadRequest, frozen=True):
+    """Why a job's allocations are where they are. group: only this one. nodes_max: nodes shown of each group."""
+
+    group: str = ""
+    nodes_max: int = 200
+
+
 class ScalingPolicyListRequest(ReadRequest, frozen=True):
     """List scaling policies, optionally of one job or type."""
 

@@ -75,7 +75,7 @@ class Placer:
     def _place_group(self, placements: Sequence[Placement]) -> None:
         job, group = placements[0].job, placements[0].group
         preempting = self._result.stops if self._may_preempt else None
-        step = _GroupPlacer(self._context, self._proposal, job, group, self._running_siblings(), preempting)
+        step = GroupPlacer(self._context, self._proposal, job, group, self._running_siblings(), preempting)
         self._result.rankings.append((group, step.ranking))
         out_of_room = False
         failed: list[Placement] = []
@@ -91,7 +91,7 @@ class Placer:
             counts[group.name] = counts.get(group.name, 0) + len(failed)
             self._result.failures.setdefault(group.name, step.ranking.failure_metric(rows))
 
-    def _place_one(self, step: "_GroupPlacer", placement: Placement) -> bool:
+    def _place_one(self, step: "GroupPlacer", placement: Placement) -> bool:
         """Stop what the placement replaces, place it, and if that fails let the replaced one run on."""
         replaced = self._siblings.get(placement.replaces.alloc_id) if placement.replaces else None
         if replaced is not None and occupies(replaced):
@@ -113,7 +113,7 @@ class Placer:
         return [*kept, *self._result.allocations]
 
 
-class _GroupPlacer:
+class GroupPlacer:
     """Places allocations of one group and version. evictions: where to put the stops they need, None: no evictions."""
 
     def __init__(
@@ -134,6 +134,11 @@ class _GroupPlacer:
         if evictions is not None:
             self._preemptor = Preemptor(context.view, context.columns, proposal, job, self.ranking)
         self._made = 0
+
+    def obstacle(self, row: int) -> str:
+        """What a node that has room cannot give besides: ports, devices, cores; or ""."""
+        found = self._assign(row)
+        return found if isinstance(found, str) else ""
 
     def released(self, node_id: str) -> None:
         """A sibling on a node was stopped."""

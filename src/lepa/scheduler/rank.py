@@ -198,6 +198,14 @@ class GroupRanking:
 
     # Explaining.
 
+    def score_of(self, row: int) -> NodeScoreMeta:
+        """What a row scores now, with the terms that its score is the mean of."""
+        return self._score_meta(row)
+
+    def closed_by_reason(self) -> dict[str, Mask]:
+        """(rows,) candidates that a distinct constraint closes, by its text."""
+        return self._distinct.closed_by_reason(self.candidates.feasible)
+
     def success_metric(self, row: int) -> AllocMetric:
         """How a placement was chosen: the row taken, then the best of the first ranking."""
         if self._successes is None:

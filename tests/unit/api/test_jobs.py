@@ -7,6 +7,7 @@ from tests.builders import make_job
 
 from lepa.api import jobs
 from lepa.api.jobs import JOB_FILE_MAX, split_job_path
+from lepa.model.explanation import JobExplanation
 from lepa.rpc import requests as r
 
 JOB = {"ID": "web", "TaskGroups": [{"Name": "g", "Tasks": [{"Name": "t", "Driver": "mock_driver"}]}]}
@@ -197,3 +198,13 @@ async def test_a_version_is_tagged_and_untagged(http, parts) -> None:
     for body in ({"Version": "x"}, {"Version": -1}, {"Version": True}):
         assert (await http.put("/v1/job/web/versions/good/tag", json=body)).status == 400
     assert (await http.put("/v1/job/web/versions/good/other", json={})).status == 400
+
+
+async def test_an_explanation_is_asked_for_by_group_and_number_of_nodes(http, parts) -> None:
+    parts.caller.answers["Job.Explain"] = JobExplanation(job_id="web")
+    answer = await http.get("/v1/job/web/explain?group=g&nodes=7")
+    assert (answer.status, (await answer.json())["JobID"]) == (200, "web")
+    assert (parts.caller.last().group, parts.caller.last().nodes_max) == ("g", 7)
+    assert (await http.get("/v1/job/web/explain?nodes=999999")).status == 400
+    parts.caller.answers["Job.Explain"] = None
+    assert (await http.get("/v1/job/web/explain")).status == 404

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from lepa.kit.durations import SECOND, ZERO_TIME, rfc3339
 from lepa.model.errors import invalid
 from lepa.model.evaluation import Evaluation
+from lepa.model.explanation import JobExplanation
 from lepa.model.job import Job, JobVersionTag
 from lepa.model.job_diff import annotate, diff_jobs
 from lepa.model.wire import to_builtins
@@ -20,6 +21,7 @@ from lepa.scheduler.process import process
 from lepa.server.admission import admit, bounded_submission, check_registration_allowed, examine
 from lepa.server.deciders.periodic import next_launch
 from lepa.server.endpoints.context import Answers, Context
+from lepa.server.endpoints.explanations import explain_job
 from lepa.server.endpoints.job_reads import QUERIES
 from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.stubs import alloc_stub
@@ -141,6 +143,12 @@ class JobEndpoints:
         )
         return _registered(written)
 
+    async def explain(self, request: r.JobExplainRequest) -> Reply[JobExplanation | None]:
+        """Why the job's allocations are where they are. Every node is looked at, in a thread."""
+        snapshot = self._snapshot
+        found = await asyncio.to_thread(explain_job, snapshot, request, self._parts.clock.now_ns())
+        return Reply(value=found, index=max(1, snapshot.index))
+
     async def tag(self, request: r.JobTagRequest) -> Reply[r.JobTagResponse]:
         """Name a version, or take its name away."""
         namespace = _namespace(request)
@@ -258,6 +266,7 @@ class JobEndpoints:
             m.JOB_STABLE: self.stable,
             m.JOB_SCALE: self.scale,
             m.JOB_TAG: self.tag,
+            m.JOB_EXPLAIN: self.explain,
             m.JOB_DISPATCH: self.dispatch,
             m.JOB_PERIODIC_FORCE: self.force_periodic,
         }
