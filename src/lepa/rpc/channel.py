@@ -5,16 +5,21 @@
       200  application/x-msgpack-seq    a stream: frames of 4 bytes length, big-endian, and an answer
       4xx, 5xx                          a Refusal: the LepaError as it was raised
 
+A node's call goes to any server (`HttpCaller`), which passes it on to the leader where that is needed. A server asks one
+certain other (`Peers`): the header `X-Lepa-As: leader` says that whoever gets the call answers as the leader or refuses
+it, so that no call goes in circles.
+
 Reads are tried again at the next server when a connection fails. A write is tried again only when it has certainly not
 been done: the connection could not be made, or nobody led. A stream that breaks ends with an error and is the caller's
 to begin again, because only the caller knows how far it came.
 """
 
 import asyncio
+import errno
 import logging
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, Protocol, TypeVar, cast
 
 import aiohttp
 import msgspec
@@ -24,7 +29,7 @@ from lepa.kit.sockets import watched_socket
 from lepa.kit.sources import Clock, Random
 from lepa.model.errors import Code, LepaError
 from lepa.model.wire import Wire, from_msgpack, to_msgpack
-from lepa.rpc.methods import METHODS, Method
+from lepa.rpc.methods import METHODS, Caller, Method
 from lepa.rpc.requests import ReadRequest, Reply, Request
 
 BODY_MAX: Final = 16 * 1024 * 1024
@@ -33,6 +38,10 @@ RETRY_FIRST_S: Final = 0.1
 RETRY_MAX_S: Final = 2.0
 CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_TIMEOUT_S: Final = 30.0
+HOLD_S: Final = 10.0
+"""How long a caller goes on asking servers that know no leader; each of them has waited for one already."""
+AS: Final = "X-Lepa-As"
+LEADER: Final = "leader"
 
 MSGPACK: Final = "application/msgpack"
 MSGPACK_SEQUENCE: Final = "application/x-msgpack-seq"
@@ -64,6 +73,29 @@ class Refusal(Wire, frozen=True):
     facts: dict[str, str] = {}
 
 
+class Unreached(LepaError):
+    """No connection could be made, so nothing was done. refused: the other machine is there, and nobody listens."""
+
+    def __init__(self, address: str, error: Exception) -> None:
+        super().__init__("no_leader", f"no server can be reached: {error}")
+        self.address = address
+        self.refused = isinstance(error, OSError) and error.errno == errno.ECONNREFUSED
+
+
+class Lost(LepaError):
+    """The connection was lost before the answer came: what was asked may have been done."""
+
+    def __init__(self, method: str, address: str, error: object) -> None:
+        super().__init__("timeout", f"{method}: the connection to {address} was lost: {error}")
+
+
+class Peers(Protocol):
+    """Asks one server, which answers as the leader or refuses."""
+
+    async def ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> Reply[A]:
+        """Its answer. Raises Unreached, Lost, or the LepaError that it raised."""
+
+
 class LocalCaller:
     """Calls answered in this process. answers, streams: by method name; together they cover every method."""
 
@@ -84,8 +116,8 @@ class LocalCaller:
         return answer(request)
 
 
-def channel_app(caller: LocalCaller) -> web.Application:
-    """The HTTP application of the internal port; `caller` answers."""
+def channel_app(caller: Caller, as_leader: Caller | None = None) -> web.Application:
+    """The HTTP application of the internal port. caller: answers nodes. as_leader: answers other servers."""
 
     async def answer(request: web.Request) -> web.StreamResponse:
         method = METHODS.get(request.match_info["name"])
@@ -95,7 +127,8 @@ def channel_app(caller: LocalCaller) -> web.Application:
             wanted = from_msgpack(await request.read(), method.request)
             if method.kind == "stream":
                 return await _answer_stream(request, caller.stream(method, wanted))
-            reply = await caller.call(method, wanted)
+            passed_on = request.headers.get(AS) == LEADER
+            reply = await (as_leader if passed_on and as_leader is not None else caller).call(method, wanted)
         except LepaError as error:
             return _refused(error)
         except msgspec.DecodeError as error:
@@ -131,48 +164,78 @@ def server_session() -> aiohttp.ClientSession:
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, socket_factory=watched_socket))
 
 
+class HttpPeers:
+    """Other servers, by their internal ports."""
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        self._session = session
+
+    async def ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> Reply[A]:
+        """The answer of one server. Raises Unreached, Lost, or the LepaError that it raised."""
+        timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
+        return await _post(self._session, address, method, to_msgpack(request), timeout, {AS: LEADER})
+
+
 class HttpCaller:
-    """Calls answered by one of several servers, over their internal ports. servers: `host:port` texts."""
+    """Calls answered by one of several servers, over their internal ports. servers: `host:port` texts.
+
+    The list is replaced (`use`) when servers tell a newer one; those that were given first are kept behind it, so that
+    a cluster all of whose known servers were replaced is found again by the names in the configuration.
+    """
 
     def __init__(self, session: aiohttp.ClientSession, servers: Sequence[str], clock: Clock, random: Random) -> None:
         self._session = session
+        self._given = tuple(servers)
         self._servers = list(servers)
         self._clock = clock
         self._random = random
+        self._moved = asyncio.Event()
 
     @property
     def servers(self) -> tuple[str, ...]:
         """The servers as they are tried: the one that answered last comes first."""
         return tuple(self._servers)
 
+    @property
+    def moved(self) -> asyncio.Event:
+        """Set when the server that is asked first is another one: what waits at the former may wait in vain."""
+        return self._moved
+
     def use(self, servers: Sequence[str]) -> None:
         """Replace the list of servers, keeping the present one first while it is still in it."""
         present = self._servers[:1]
         kept = [server for server in present if server in servers]
         self._servers = kept + [server for server in servers if server not in kept]
+        if self._servers[:1] != present:
+            self._announce()
 
     async def call(self, method: Method[Q, A], request: Q) -> Reply[A]:
         body = to_msgpack(request)
-        timeout = aiohttp.ClientTimeout(total=_patience_s(request), sock_connect=CONNECT_TIMEOUT_S)
+        timeout = aiohttp.ClientTimeout(total=patience_s(request), sock_connect=CONNECT_TIMEOUT_S)
         error = LepaError("no_leader", "no server is known")
+        deadline = self._clock.now() + HOLD_S
         for attempt in range(ATTEMPTS_MAX):
-            if not self._servers:
+            if not self._servers or (attempt and self._clock.now() >= deadline):
                 break
             if attempt:
                 await self._clock.sleep(self._pause_s(attempt))
+            server = self._servers[0]
             try:
-                return await self._post(method, body, timeout)
+                return await _post(self._session, server, method, body, timeout)
+            except Lost as lost:
+                self._pass_over(server)
+                if method.kind != "read":
+                    raise
+                error = lost
             except LepaError as refusal:
                 if refusal.code != "no_leader":
                     raise
+                self._pass_over(server)
                 error = refusal
-            except aiohttp.ClientConnectorError as unreached:
-                error = LepaError("no_leader", f"no server can be reached: {unreached}")
-            except (TimeoutError, aiohttp.ClientError, ConnectionError) as lost:
-                error = LepaError("timeout", f"{method.name}: the connection to {self._servers[0]} was lost: {lost}")
-                if method.kind != "read":
-                    raise error from lost
-            self._servers.append(self._servers.pop(0))
+            except asyncio.CancelledError:
+                if not _waits(request):  # it was given up for its silence
+                    self._pass_over(server)
+                raise
         raise error
 
     async def stream(self, method: Method[Q, A], request: Q) -> AsyncIterator[A]:
@@ -180,8 +243,10 @@ class HttpCaller:
             raise LepaError("no_leader", "no server is known")
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(method.answer)
+        server = self._servers[0]
+        url = _url(server, method)
         try:
-            async with self._session.post(self._url(method), data=to_msgpack(request), timeout=timeout) as response:
+            async with self._session.post(url, data=to_msgpack(request), timeout=timeout) as response:
                 if response.status != 200:
                     raise _refusal(response.status, await response.read())
                 while (size := await _read_exactly(response.content, 4)) is not None:
@@ -189,24 +254,56 @@ class HttpCaller:
                     if raw is not None:
                         yield decoder.decode(raw)
         except (TimeoutError, aiohttp.ClientError, ConnectionError, asyncio.IncompleteReadError) as lost:
-            raise LepaError("timeout", f"{method.name}: the stream from {self._servers[0]} broke: {lost}") from lost
+            self._pass_over(server)
+            raise LepaError("timeout", f"{method.name}: the stream from {server} broke: {lost}") from lost
 
-    async def _post(self, method: Method[Q, A], body: bytes, timeout: aiohttp.ClientTimeout) -> Reply[A]:
-        headers = {"Content-Type": MSGPACK}
-        async with self._session.post(self._url(method), data=body, headers=headers, timeout=timeout) as response:
-            raw = await response.read()
-            if response.status != 200:
-                raise _refusal(response.status, raw)
-            return cast(Reply[A], from_msgpack(raw, Reply[method.answer]))  # type: ignore[name-defined]
+    def _pass_over(self, server: str) -> None:
+        """Ask another server first, unless somebody else has come to that before. All that fail: begin with the given."""
+        if self._servers[:1] != [server]:
+            return
+        self._servers.append(self._servers.pop(0))
+        self._servers += [given for given in self._given if given not in self._servers]
+        self._announce()
 
-    def _url(self, method: Method[Any, Any]) -> str:
-        return f"http://{self._servers[0]}/rpc/{method.name}"
+    def _announce(self) -> None:
+        moved, self._moved = self._moved, asyncio.Event()
+        moved.set()
 
     def _pause_s(self, attempt: int) -> float:
         return self._random.uniform(0.5, 1.0) * min(RETRY_MAX_S, RETRY_FIRST_S * 2.0**attempt)
 
 
-def _patience_s(request: Request) -> float:
+async def _post(
+    session: aiohttp.ClientSession,
+    address: str,
+    method: Method[Q, A],
+    body: bytes,
+    timeout: aiohttp.ClientTimeout,
+    headers: Mapping[str, str] | None = None,
+) -> Reply[A]:
+    try:
+        async with session.post(
+            _url(address, method), data=body, headers={"Content-Type": MSGPACK, **(headers or {})}, timeout=timeout
+        ) as response:
+            raw = await response.read()
+            if response.status != 200:
+                raise _refusal(response.status, raw)
+            return cast(Reply[A], from_msgpack(raw, Reply[method.answer]))  # type: ignore[name-defined]
+    except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as unreached:
+        raise Unreached(address, unreached) from unreached
+    except (TimeoutError, aiohttp.ClientError, ConnectionError) as lost:
+        raise Lost(method.name, address, lost) from lost
+
+
+def _url(address: str, method: Method[Any, Any]) -> str:
+    return f"http://{address}/rpc/{method.name}"
+
+
+def _waits(request: Request) -> bool:
+    return isinstance(request, ReadRequest) and request.index > 0
+
+
+def patience_s(request: Request) -> float:
     """How long an answer may take: a blocking read's wait, the jitter that servers add, and a margin."""
     if isinstance(request, ReadRequest) and request.index > 0:
         return request.wait_ns / 1e9 * 17 / 16 + ANSWER_TIMEOUT_S

@@ -23,11 +23,13 @@ from lepa.model.job_views import (
 from lepa.model.kv import KvEntry, Session
 from lepa.model.node import Node, NodeListStub
 from lepa.model.operator import SchedulerConfiguration
+from lepa.model.plan import PlanResult
 from lepa.model.policies import ScalingPolicy
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
 from lepa.rpc import kv_requests as k
 from lepa.rpc import requests as r
+from lepa.rpc import server_requests as s
 
 Q = TypeVar("Q", bound=r.Request)
 A = TypeVar("A")
@@ -285,6 +287,15 @@ STATUS_REGIONS: Method[r.ReadRequest, tuple[str, ...]] = Method(
 EVENT_STREAM: Method[r.EventStreamRequest, r.EventBatch] = Method(
     "Event.Stream", r.EventStreamRequest, r.EventBatch, "stream"
 )
+
+# Between servers
+SERVER_PULSE: Method[s.PulseRequest, s.Pulse] = Method("Server.Pulse", s.PulseRequest, s.Pulse, "write")
+EVAL_DEQUEUE: Method[s.EvalDequeueRequest, tuple[s.EvalDelivery, ...]] = Method(
+    "Eval.Dequeue", s.EvalDequeueRequest, tuple[s.EvalDelivery, ...], "write"
+)
+EVAL_DONE: Method[s.EvalDoneRequest, None] = Method("Eval.Done", s.EvalDoneRequest, None, "write")
+EVAL_CLOSE: Method[s.EvalCloseRequest, None] = Method("Eval.Close", s.EvalCloseRequest, None, "write")
+PLAN_SUBMIT: Method[s.PlanSubmitRequest, PlanResult] = Method("Plan.Submit", s.PlanSubmitRequest, PlanResult, "write")
 
 METHODS: dict[str, Method[Any, Any]] = {
     value.name: value for value in list(globals().values()) if isinstance(value, Method)

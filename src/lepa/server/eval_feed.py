@@ -15,6 +15,7 @@ from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.allocation import Allocation
+from lepa.model.errors import LepaError
 from lepa.model.evaluation import Evaluation
 from lepa.model.node import Node
 from lepa.server.alarm import Alarm
@@ -30,6 +31,9 @@ from lepa.state.snapshot import Snapshot
 
 RETRY_BLOCKED_S: Final = 60.0
 """How often evaluations that were blocked for refused plans are tried again."""
+
+WRITE_ATTEMPTS_MAX: Final = 10
+WRITE_RETRY_S: Final = 1.0
 
 GIVEN_UP: Final = f"evaluation reached delivery limit ({DELIVERIES_MAX})"
 SUPERSEDED: Final = "canceled after more recent eval was processed"
@@ -166,8 +170,17 @@ class EvalFeed:
         )
 
     async def _write(self, commands: list[Callable[[Draft], None]]) -> None:
+        """What cannot be written now is found pending by the next leader, which decides again."""
         for command in commands:
-            await self._writer.write(command)
+            for attempt in range(WRITE_ATTEMPTS_MAX):
+                try:
+                    await self._writer.write(command)
+                    break
+                except LepaError as error:
+                    if error.code == "no_leader":
+                        return
+                    log.warning("evaluation not marked attempt=%d error=%s", attempt, error.message)
+                    await self._clock.sleep(WRITE_RETRY_S)
 
     async def _keep_time(self) -> None:
         alarm = Alarm(self._clock, self._tasks)

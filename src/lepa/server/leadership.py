@@ -23,6 +23,7 @@ from lepa.server.deciders.heartbeats import Heartbeats, disconnected_too_long, s
 from lepa.server.deciders.overlooked import find_overlooked
 from lepa.server.deciders.periodic import Periodic
 from lepa.server.eval_feed import EvalFeed
+from lepa.server.leader_key import LeaderKey
 from lepa.server.loops import carry_out, run_decider
 from lepa.server.plan_applier import PlanApplier
 from lepa.server.settings import ServerSettings
@@ -33,14 +34,12 @@ from lepa.state.commands.draft import Draft
 from lepa.state.keys import LEADER
 from lepa.state.replica import Replica
 from lepa.store.election import Campaign, Election, KeepLease, Lead, StepDown
-from lepa.store.protocol import Compacted, Lease, Store
+from lepa.store.protocol import Lease, Store
 
-LEASE_TTL_S: Final = 15.0
 HEARTBEAT_LOOK_S: Final = 1.0
 OVERLOOKED_S: Final = 60.0
 """How often to look for jobs whose evaluations were lost when a server died."""
 REPORT_S: Final = 1.0
-RETRY_S: Final = 1.0
 
 log = logging.getLogger(__name__)
 
@@ -152,8 +151,6 @@ class Leading:
             try:
                 await self.collect_garbage(force=False)
             except LepaError as error:
-                if error.code == "no_leader":
-                    raise
                 log.warning("garbage not collected error=%s", error)
 
     async def _report(self) -> None:
@@ -183,23 +180,30 @@ class Leadership:
         self._lease: Lease | None = None
         self._moved = asyncio.Event()
         self._changed = asyncio.Event()
-        self._election = Election(LEADER, parts.settings.rpc_address.encode(), LEASE_TTL_S, parts.clock.now())
+        settings = parts.settings
+        self._election = Election(LEADER, settings.rpc_address.encode(), settings.lease_ttl_s, parts.clock.now())
+        self.key = LeaderKey(parts.store, parts.clock, self._seen)
         self.leading: Leading | None = None
-        self.leader_address = ""
+        parts.writer.on_fenced = self._fenced
+
+    @property
+    def leader_address(self) -> str:
+        """Internal address of the server that leads, "" when none does."""
+        return self.key.address
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Leadership"]:
         """Campaign and lead while inside."""
         async with self._tasks:
-            self._tasks.start("watch", self._watch())
+            await self._depose_former_self()
             self._tasks.start("election", self._elect())
             try:
-                yield self
+                async with self.key:
+                    yield self
             finally:
                 await self._tasks.close()
                 await self._end_term()
-                if self._lease is not None:
-                    await self._revoke()
+                await self._revoke()
 
     async def leader(self, timeout_s: float) -> Leading:
         """The leading parts; waits for them up to timeout_s. Raises LepaError(no_leader)."""
@@ -207,30 +211,46 @@ class Leadership:
         while self.leading is None:
             if self._parts.clock.now() >= deadline:
                 raise LepaError("no_leader", "No cluster leader")
-            await Alarm(self._parts.clock, self._tasks).wait(self._changed, deadline)
-            self._announce()  # whoever waits longer waits on a fresh event
+            await self.changed(deadline)
         return self.leading
 
-    async def _watch(self) -> None:
-        """Follow the leader key."""
-        p = self._parts
-        while True:
-            read = await p.store.read(LEADER)
-            entry = next((entry for entry in read.entries if entry.key == LEADER), None)
-            self._seen(entry.value if entry else None, entry.created if entry else 0)
-            try:
-                async for changes in p.store.watch(read.revision, LEADER):
-                    for change in changes:
-                        if change.key == LEADER:
-                            self._seen(change.value, change.created if change.value is not None else 0)
-                return
-            except Compacted:
-                continue
+    async def changed(self, deadline: float) -> None:
+        """Return when leading begins or ends here or elsewhere, or at the deadline (of the clock's `now`)."""
+        await Alarm(self._parts.clock, self._tasks).wait(self._changed, deadline)
+        self._announce()  # whoever waits longer waits on a fresh event
 
-    def _seen(self, value: bytes | None, created: int) -> None:
-        self.leader_address = value.decode() if value else ""
-        self._election.leader_seen(created, self._parts.clock.now())
+    async def confirm(self) -> None:
+        """Return when this server has certainly led at some moment after the call. Raises LepaError(no_leader).
+
+        What it reads from its own snapshot after that is not older than what anybody had read or written before.
+        """
+        fence = self._parts.writer.fence
+        if fence is not None and self.leading is not None:
+            try:
+                if await self.key.created_now() == fence.created:
+                    return
+            except LepaError as error:
+                log.warning("leadership not confirmed error=%s", error.message)
+        raise LepaError("no_leader", "No cluster leader")
+
+    def _seen(self) -> None:
+        self._election.leader_seen(self.key.created, self._parts.clock.now())
         self._moved.set()
+        self._announce()
+
+    def _fenced(self) -> None:
+        self._election.fenced(self._parts.clock.now())
+        self._moved.set()
+
+    async def _depose_former_self(self) -> None:
+        """A leader key with this server's address is that of an earlier process of its own, which has ended."""
+        try:
+            read = await self._parts.store.read(LEADER)
+            for entry in read.entries:
+                if entry.key == LEADER and entry.value == self._parts.settings.rpc_address.encode():
+                    await self.key.depose(entry.created)
+        except LepaError as error:
+            log.warning("an earlier term was not ended error=%s", error.message)
 
     async def _elect(self) -> None:
         clock = self._parts.clock
@@ -243,17 +263,10 @@ class Leadership:
             await alarm.wait(self._moved, self._election.wake_at())
 
     async def _carry_out(self, order: Campaign | KeepLease | Lead | StepDown) -> None:
-        clock = self._parts.clock
         if isinstance(order, Campaign):
             await self._campaign(order)
         elif isinstance(order, KeepLease) and self._lease is not None:
-            asked_at = clock.now()
-            try:
-                await self._lease.keep()
-                self._election.lease_kept(asked_at)
-            except LepaError as error:
-                if error.code == "not_found":
-                    self._election.lease_lapsed(clock.now())
+            await self._keep(self._lease)
         elif isinstance(order, Lead):
             await self._begin_term(order)
         elif isinstance(order, StepDown):
@@ -261,19 +274,39 @@ class Leadership:
             await self._end_term()
             await self._revoke()
 
+    async def _keep(self, lease: Lease) -> None:
+        clock = self._parts.clock
+        asked_at = clock.now()
+        try:
+            await lease.keep()
+            self._election.lease_kept(asked_at)
+        except LepaError as error:
+            log.warning("lease not kept error=%s", error.message)
+            if error.code == "not_found":
+                self._election.lease_lapsed(clock.now())
+
     async def _campaign(self, order: Campaign) -> None:
         store, clock = self._parts.store, self._parts.clock
         try:
             self._lease = await store.lease(order.ttl_s)
             committed = await store.commit(self._election.campaign_txn(self._lease.id))
-            self._election.campaign_ended(committed, clock.now())
         except LepaError as error:
-            log.warning("campaign failed error=%s", error)
+            log.warning("campaign failed error=%s", error.message)
             self._election.campaign_failed(clock.now())
+            await self._revoke()
+            return
+        self._election.campaign_ended(committed, clock.now())
+        if not committed.ok:
+            await self._revoke()
 
     async def _begin_term(self, order: Lead) -> None:
         p = self._parts
-        await p.replica.wait_for(order.fence.created, REPLICA_WAIT_S)
+        try:
+            await p.replica.wait_for(order.fence.created, REPLICA_WAIT_S)
+        except LepaError as error:
+            log.warning("does not lead: its copy of the state is behind error=%s", error.message)
+            self._election.resign(p.clock.now())
+            return
         p.writer.fence = order.fence
         stack = AsyncExitStack()
         self.leading = await stack.enter_async_context(self._lead())

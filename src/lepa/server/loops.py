@@ -101,7 +101,7 @@ async def carry_out(name: str, orders: Iterable[Order], writer: Writer) -> bool:
             log.info("order carried out decider=%s %s", name, _told(order))
         except LepaError as error:
             if error.code == "no_leader":
-                raise
+                return False  # the next leader will see what there is to do
             log.warning("order not carried out decider=%s %s error=%r", name, _told(order), error.message)
             fine = False
     return fine

@@ -1,10 +1,11 @@
 """One server: follows the store, answers calls, and leads when it is elected.
 
-    async with Server(store, settings, clock, random, metrics) as server:
+    async with Server(store, settings, clock, random, metrics, peers) as server:
         reply = await server.caller.call(methods.JOB_LIST, JobListRequest())
 
-Whatever is read comes from this server's own snapshot. Whatever is written goes through the leader's `Writer`, with the
-fence of its term. The store is the caller's to close.
+Several servers on one store are one region: they follow the same state, one of them leads, and each of them takes any
+call (`forwarding`). Whatever is written goes through the leader's `Writer`, with the fence of its term. The store is
+the caller's to close.
 """
 
 import asyncio
@@ -16,8 +17,10 @@ from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.rpc import methods as m
-from lepa.rpc.channel import Answer, LocalCaller
+from lepa.rpc.channel import Answer, LocalCaller, Peers
 from lepa.rpc.requests import Reply
+from lepa.rpc.server_requests import ServerRecord
+from lepa.server.contact import Contact
 from lepa.server.endpoints.allocations import AllocationEndpoints
 from lepa.server.endpoints.context import Context
 from lepa.server.endpoints.deployments import DeploymentEndpoints
@@ -26,9 +29,12 @@ from lepa.server.endpoints.kv import KvEndpoints
 from lepa.server.endpoints.nodes import NodeEndpoints
 from lepa.server.endpoints.operator import OperatorEndpoints
 from lepa.server.endpoints.queries import Queries
+from lepa.server.endpoints.servers import ServerEndpoints
 from lepa.server.endpoints.services import ServiceEndpoints
 from lepa.server.event_stream import EventStream
+from lepa.server.forwarding import Forwarder
 from lepa.server.leadership import Leadership, Leading, Parts
+from lepa.server.roster import Roster
 from lepa.server.settings import ServerSettings
 from lepa.server.writer import Writer
 from lepa.state.replica import Replica
@@ -42,8 +48,15 @@ class Server:
     """The parts of one server, as an async context manager."""
 
     def __init__(
-        self, store: Store, settings: ServerSettings, clock: Clock, random: Random, metrics: Metrics | None = None
+        self,
+        store: Store,
+        settings: ServerSettings,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics | None = None,
+        peers: Peers | None = None,
     ) -> None:
+        """peers: the way to other servers on the same store; None: there are none, nor will there be."""
         metrics = metrics or Metrics()
         replica = Replica(store, clock)
         writer = Writer(store, replica, clock, random)
@@ -52,7 +65,10 @@ class Server:
         self._events = EventStream(replica, settings.event_batches_max)
         self._tasks = Tasks("server")
         self._stack = AsyncExitStack()
-        self.caller = LocalCaller(self._answers(), {m.EVENT_STREAM.name: self._events.stream})
+        self.roster = Roster(store, clock, _record(settings))
+        self.contact = Contact(self._leadership, self.roster, replica, peers, clock, metrics)
+        local = LocalCaller(self._answers(), {m.EVENT_STREAM.name: self._events.stream})
+        self.caller = Forwarder(local, self._leadership, self.contact, peers, clock, metrics)
 
     @property
     def replica(self) -> Replica:
@@ -64,6 +80,11 @@ class Server:
         """Whether this server leads now."""
         return self._leadership.leading is not None
 
+    @property
+    def leader_address(self) -> str:
+        """Internal address of the server that leads, "" when none does."""
+        return self._leadership.leader_address
+
     async def wait_until_leading(self, timeout_s: float) -> None:
         """Return when this server leads. Raises LepaError(no_leader)."""
         await self._leadership.leader(timeout_s)
@@ -74,7 +95,10 @@ class Server:
             await stack.enter_async_context(self._events)
             await stack.enter_async_context(self._tasks)
             self._tasks.start("loop-lag", self._measure_lag())
+            await stack.enter_async_context(self.roster)
+            await stack.enter_async_context(self.contact)
             await stack.enter_async_context(self._leadership.running())
+            await stack.enter_async_context(self.caller)
             self._stack = stack.pop_all()
         return self
 
@@ -84,7 +108,7 @@ class Server:
         await self._stack.aclose()
 
     def _answers(self) -> dict[str, Answer]:
-        context = Context(self._parts, self._leadership)
+        context = Context(self._parts, self._leadership, self.roster, self.contact)
         queries = Queries(self._parts.replica, self._parts.clock, self._parts.random)
         endpoints = (
             JobEndpoints(context),
@@ -94,6 +118,7 @@ class Server:
             ServiceEndpoints(context),
             KvEndpoints(context),
             OperatorEndpoints(context),
+            ServerEndpoints(context),
         )
         return {
             method.name: self._measured(method.name, answer)
@@ -121,3 +146,15 @@ class Server:
             due = loop.time() + LAG_PROBE_S
             await asyncio.sleep(LAG_PROBE_S)
             self._parts.metrics.sample("lepa.loop.lag", 1e3 * max(0.0, loop.time() - due))
+
+
+def _record(settings: ServerSettings) -> ServerRecord:
+    """What others should know of this server."""
+    return ServerRecord(
+        name=settings.name,
+        rpc_address=settings.rpc_address,
+        http_address=settings.http_address,
+        region=settings.region,
+        datacenter=settings.datacenter,
+        build=settings.build,
+    )

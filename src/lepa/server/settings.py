@@ -43,6 +43,10 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The version that members see."""
     rpc_address: str = "127.0.0.1:4647"
     """Host and port of the internal port, as others reach it."""
+    http_address: str = ""
+    """Host and port of the HTTP API, as others reach it."""
+    lease_ttl_s: float = 15.0
+    """How long a leader that says nothing any more still counts as one."""
     workers: int = 2
     """Evaluations processed at once. Each takes a thread while it computes; more than cores is of no use."""
     scheduler_types: tuple[str, ...] = ("service", "batch", "system", "sysbatch")

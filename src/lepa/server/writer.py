@@ -13,7 +13,7 @@ from lepa.model.errors import LepaError
 from lepa.state.commands.draft import Draft
 from lepa.state.replica import Replica
 from lepa.state.snapshot import Snapshot
-from lepa.store.protocol import Committed, Fence, Store, Txn
+from lepa.store.protocol import Committed, Fence, Fenced, Store, Txn
 
 ATTEMPTS_MAX: Final = 100
 REPLICA_WAIT_S: Final = 10.0
@@ -37,6 +37,8 @@ class Writer:
         self._clock = clock
         self._random = random
         self.fence: Fence | None = None
+        self.on_fenced: Callable[[], None] = _nothing
+        """Called when the store refuses a write because another server leads."""
 
     def draft_on(self, snapshot: Snapshot) -> Draft:
         """An empty draft on a snapshot."""
@@ -46,7 +48,11 @@ class Writer:
         """Commit with the leader's fence. Raises LepaError(no_leader) when this server does not lead."""
         if self.fence is None:
             raise LepaError("no_leader", "No cluster leader")
-        return await self._store.commit(txn, self.fence)
+        try:
+            return await self._store.commit(txn, self.fence)
+        except Fenced:
+            self.on_fenced()
+            raise
 
     async def write(self, command: Callable[[Draft], R]) -> Written[R]:
         """Run a command until its write is not overtaken. Raises what the command raises, Fenced, or timeout."""
@@ -68,3 +74,7 @@ class Writer:
             if not committed.ok:
                 break
         return committed
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""

@@ -74,6 +74,7 @@ class Election:
         self._me = me
         self._ttl_s = ttl_s
         self._state: _Following | _Campaigning | _Leading = _Following(campaign_at=now)
+        self._standing = 0
         self._orders: list[Order] = []
 
     @property
@@ -87,6 +88,7 @@ class Election:
 
     def leader_seen(self, created: int, now: float) -> None:
         """The leader key stands, created at that revision; 0: it does not."""
+        self._standing = created
         if isinstance(self._state, _Leading):
             if created > self._state.fence.created or created == 0:
                 self._step_down("another server leads" if created else "the leader key is gone", now, bool(created))
@@ -97,8 +99,9 @@ class Election:
         """The campaign was answered: won when the commit went through."""
         if not isinstance(self._state, _Campaigning):
             return
-        if not committed.ok:
-            self._state = _Following(campaign_at=None)
+        if not committed.ok:  # to whom, the watch may not have told yet, or it has told that he is gone again
+            again_at = None if self._standing else now + self._ttl_s / KEEPS_PER_TTL
+            self._state = _Following(again_at)
             return
         asked_at = self._state.asked_at
         self._state = _Leading(
@@ -121,6 +124,12 @@ class Election:
     def lease_lapsed(self, now: float) -> None:
         """The store no longer knows the lease."""
         self._step_down("the lease has lapsed", now, led_by_another=False)
+
+    def fenced(self, now: float) -> None:
+        """The store refused a write: another server leads, or has led meanwhile."""
+        if isinstance(self._state, _Leading):
+            led = self._standing > self._state.fence.created
+            self._step_down("a write was refused because another server leads", now, led_by_another=led)
 
     def resign(self, now: float) -> None:
         """Lead no longer, and let others try first."""

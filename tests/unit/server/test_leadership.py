@@ -5,12 +5,13 @@ from tests.clocks import ManualClock, settle
 
 from lepa.kit.sources import SeededRandom
 from lepa.model.errors import LepaError
-from lepa.server.leadership import LEASE_TTL_S
 from lepa.server.server import Server
 from lepa.server.settings import ServerSettings
 from lepa.state.keys import LEADER
 from lepa.store.memory import MemoryStore
 from lepa.store.protocol import Delete, Txn
+
+LEASE_TTL_S = ServerSettings().lease_ttl_s
 
 
 def server(store: MemoryStore, clock: ManualClock, name: str) -> Server:

@@ -48,9 +48,34 @@ def test_the_winner_leads_with_the_revision_of_its_key_as_fence() -> None:
 def test_the_loser_follows() -> None:
     election = Election(KEY, b"me", ttl_s=9.0, now=0.0)
     election.poll(0.0)
+    election.leader_seen(created=7, now=0.05)
     election.campaign_ended(Committed(False, 7), 0.1)
     assert election.poll(50.0) == []
     assert election.fence is None
+
+
+def test_a_loser_who_has_not_seen_the_winner_tries_again_until_it_does() -> None:
+    """The key may have been created and deleted again before the campaign was answered: nobody would tell."""
+    election = Election(KEY, b"me", ttl_s=9.0, now=0.0)
+    election.poll(0.0)
+    election.leader_seen(created=7, now=0.1)
+    election.leader_seen(created=0, now=0.2)
+    election.campaign_ended(Committed(False, 8), 1.0)
+    assert election.poll(3.9) == []
+    assert election.poll(4.0) == [Campaign(9.0)]
+    election.campaign_ended(Committed(False, 9), 4.1)
+    election.leader_seen(created=9, now=4.2)
+    assert election.poll(50.0) == []
+
+
+def test_a_leader_whose_write_was_refused_steps_down() -> None:
+    election = elected(revision=7)
+    election.fenced(4.0)
+    assert election.poll(4.0) == [StepDown("a write was refused because another server leads")]
+    assert election.poll(6.9) == []
+    assert election.poll(7.0) == [Campaign(9.0)]
+    election.fenced(7.0)
+    assert election.poll(7.0) == []
 
 
 def test_a_failed_campaign_is_tried_again_later() -> None:

@@ -1,17 +1,16 @@
 """What endpoints share: the parts they use, and the shape of a write's answer."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from lepa.model.evaluation import Evaluation
 from lepa.rpc.methods import Method
+from lepa.server.contact import Contact
 from lepa.server.endpoints.queries import Answer
 from lepa.server.leadership import Leadership, Leading, Parts
+from lepa.server.roster import Roster
 from lepa.server.writer import Written
 from lepa.state.commands.draft import Draft
-
-LEADER_WAIT_S: Final = 5.0
-"""How long a write waits for a leader before it is refused."""
 
 R = TypeVar("R")
 
@@ -23,10 +22,12 @@ class Context(NamedTuple):
 
     parts: Parts
     leadership: Leadership
+    roster: Roster
+    contact: Contact
 
     async def leading(self) -> Leading:
-        """The leading parts, waited for. Raises LepaError(no_leader)."""
-        return await self.leadership.leader(LEADER_WAIT_S)
+        """The leading parts. Raises LepaError(no_leader): whoever passes calls on waits for a leader."""
+        return await self.leadership.leader(0)
 
     async def write(self, command: Callable[[Draft], R]) -> Written[R]:
         """Write as the leader."""

@@ -255,7 +255,7 @@ class NodeEndpoints:
             node_modify_index=revision,
             leader_rpc_addr=self._context.leadership.leader_address,
             num_nodes=len(parts.replica.snapshot.tables["nodes"]),
-            servers=(parts.settings.rpc_address,),
+            servers=self._context.contact.addresses(),
             scheduling_eligibility=node.scheduling_eligibility,
             index=revision,
         )

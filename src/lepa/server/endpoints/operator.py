@@ -1,4 +1,4 @@
-"""Search, namespaces, the scheduler's settings, the state of the cluster."""
+"""Search, namespaces, the scheduler's settings, garbage."""
 
 import asyncio
 from collections.abc import Callable
@@ -37,7 +37,7 @@ QUERIES: Answerable = {
 
 
 class OperatorEndpoints:
-    """What operators write, and what a server says of itself."""
+    """What operators write."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -76,41 +76,6 @@ class OperatorEndpoints:
         """Summaries are counted from what is there with every change, so there is nothing to put right."""
         return self._reply(None)
 
-    async def leader(self, request: r.ReadRequest) -> Reply[str]:
-        """Internal address of the leader, "" when there is none."""
-        return self._reply(self._context.leadership.leader_address)
-
-    async def peers(self, request: r.ReadRequest) -> Reply[tuple[str, ...]]:
-        """Internal addresses of all servers."""
-        return self._reply((self._parts.settings.rpc_address,))
-
-    async def regions(self, request: r.ReadRequest) -> Reply[tuple[str, ...]]:
-        """Names of all regions."""
-        return self._reply((self._parts.settings.region,))
-
-    async def members(self, request: r.ReadRequest) -> Reply[r.Members]:
-        """All servers as this one sees them."""
-        settings = self._parts.settings
-        host, _, port = settings.rpc_address.rpartition(":")
-        tags = {
-            "role": "nomad",
-            "region": settings.region,
-            "dc": settings.datacenter,
-            "port": port,
-            "rpc_addr": host,
-            "id": settings.name,
-            "expect": "1",
-            "bootstrap": "1",
-            "vsn": "1",
-            "build": settings.build,
-            "raft_vsn": "3",
-        }
-        me = r.Member(name=settings.name, addr=host, port=4648, tags=tags)
-        answer = r.Members(
-            server_name=settings.name, server_region=settings.region, server_dc=settings.datacenter, members=(me,)
-        )
-        return self._reply(answer)
-
     def _reply(self, value: Any) -> Reply[Any]:
         return Reply(value=value, index=max(1, self._parts.replica.snapshot.index))
 
@@ -128,10 +93,6 @@ class OperatorEndpoints:
             m.SCHEDULER_CONFIGURATION_SET: self.set_scheduler_configuration,
             m.SYSTEM_GC: self.collect_garbage,
             m.SYSTEM_RECONCILE_SUMMARIES: self.reconcile_summaries,
-            m.STATUS_LEADER: self.leader,
-            m.STATUS_PEERS: self.peers,
-            m.STATUS_MEMBERS: self.members,
-            m.STATUS_REGIONS: self.regions,
         }
         searches = {method: self._search(find) for method, find in SEARCHES.items()}
         return {**queries.answers(QUERIES), **searches, **others}
