@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
 from lepa.model.allocation import Allocation, AllocDeploymentStatus
+from lepa.model.errors import LepaError
 from lepa.model.job import Job
 from lepa.model.node import Node
 from lepa.rpc import methods as m
@@ -65,10 +66,16 @@ class FakeNode:
         index = 0
         while True:
             request = r.NodeAllocationsRequest(node_id=self.node.id, secret_id=self.node.secret_id, index=index)
-            reply = await self.caller.call(m.NODE_FOLLOW, request)
-            index = reply.index
-            updates = [self.act(alloc) for alloc in reply.value.allocations]
-            await self.say([update for update in updates if update is not None])
+            try:
+                reply = await self.caller.call(m.NODE_FOLLOW, request)
+                updates = [self.act(alloc) for alloc in reply.value.allocations]
+                await self.say([update for update in updates if update is not None])
+                index = reply.index
+            except LepaError as error:
+                if error.code not in ("no_leader", "timeout"):
+                    raise
+                index = 0
+                await asyncio.sleep(0.1)
 
     def act(self, alloc: Allocation) -> Allocation | None:
         """What the client answers to an allocation that is new or changed."""

@@ -39,7 +39,7 @@ async def test_every_method_has_an_answer() -> None:
                     await c.caller.call(method, request)
             except LepaError as error:
                 refusals[method.name] = error.code
-    assert set(refusals.values()) == {"invalid", "not_found"}
+    assert set(refusals.values()) == {"invalid", "not_found", "conflict"}
 
 
 async def test_nodes_are_listed_paged_and_filtered() -> None:

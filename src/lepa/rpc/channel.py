@@ -5,9 +5,9 @@
       200  application/x-msgpack-seq    a stream: frames of 4 bytes length, big-endian, and an answer
       4xx, 5xx                          a Refusal: the LepaError as it was raised
 
-A node's call goes to any server (`HttpCaller`), which passes it on to the leader where that is needed. A server asks one
-certain other (`Peers`): the header `X-Lepa-As: leader` says that whoever gets the call answers as the leader or refuses
-it, so that no call goes in circles.
+A node's call goes to any server (`HttpCaller`), which passes it on to the leader where that is needed. A server asks
+one certain other (`Peers`): the header `X-Lepa-As: leader` says that whoever gets the call answers as the leader or
+refuses it, so that no call goes in circles.
 
 Reads are tried again at the next server when a connection fails. A write is tried again only when it has certainly not
 been done: the connection could not be made, or nobody led. A stream that breaks ends with an error and is the caller's
@@ -258,7 +258,7 @@ class HttpCaller:
             raise LepaError("timeout", f"{method.name}: the stream from {server} broke: {lost}") from lost
 
     def _pass_over(self, server: str) -> None:
-        """Ask another server first, unless somebody else has come to that before. All that fail: begin with the given."""
+        """Ask another server first, unless somebody else has come to that before."""
         if self._servers[:1] != [server]:
             return
         self._servers.append(self._servers.pop(0))

@@ -54,11 +54,15 @@ class EvalDelivery(Wire, frozen=True):
 
 
 class EvalDoneRequest(Request, frozen=True):
-    """A delivery is done (fine), its last write at `index`; or it could not be done."""
+    """A delivery is done (fine), its last write at `index`; or it could not be done.
+
+    too_large: its plan is too large to send, and the leader's to make.
+    """
 
     eval_id: str = ""
     token: str = ""
     fine: bool = True
+    too_large: bool = False
     index: int = 0
 
 

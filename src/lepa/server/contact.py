@@ -35,7 +35,13 @@ class Contact:
     """What this server hears of the others, as an async context manager."""
 
     def __init__(
-        self, leadership: Leadership, roster: Roster, replica: Replica, peers: Peers | None, clock: Clock, metrics: Metrics
+        self,
+        leadership: Leadership,
+        roster: Roster,
+        replica: Replica,
+        peers: Peers | None,
+        clock: Clock,
+        metrics: Metrics,
     ) -> None:
         """peers: None for a server that stands alone."""
         self._leadership = leadership

@@ -73,6 +73,7 @@ class EvalBroker:
         self._floors: dict[JobKey, int] = {}
         self._again: dict[str, Evaluation] = {}
         self._deliveries: dict[str, int] = {}
+        self._kept: set[str] = set()
         self._failed: list[Evaluation] = []
         self._superseded: list[Evaluation] = []
         self._sequence = 0
@@ -134,6 +135,22 @@ class EvalBroker:
             self._delay(evaluation, now + (FIRST_NACK_DELAY_S if count == 1 else NACK_DELAY_S))
         return True
 
+    def take_back(self, eval_id: str, token: str) -> bool:
+        """Nobody has looked at this delivery: it is ready again, as if it had not been made. False when it does not
+        count any longer."""
+        if not self.holds(eval_id, token):
+            return False
+        evaluation = self._unacknowledged.pop(eval_id).evaluation
+        self._deliveries[eval_id] -= 1
+        self._admit(self._again.pop(eval_id, evaluation))
+        return True
+
+    def keep(self, eval_id: str, token: str) -> bool:
+        """Take a delivery back and hand it out again only to those who ask for what is `kept`."""
+        if self.holds(eval_id, token):
+            self._kept.add(eval_id)
+        return self.take_back(eval_id, token)
+
     def poll(self, now: float) -> None:
         """Let time do its part: delayed evaluations become ready, deliveries without an answer are taken back."""
         while self._delayed and self._delayed[0][0] <= now:
@@ -179,7 +196,8 @@ class EvalBroker:
             return
         self._sequence += 1
         rank = (-evaluation.priority, evaluation.create_index, self._sequence, evaluation)
-        heappush(self._ready.setdefault(evaluation.type, []), rank)
+        queue = kept(evaluation.type) if evaluation.id in self._kept else evaluation.type
+        heappush(self._ready.setdefault(queue, []), rank)
 
     def _release(self, evaluation: Evaluation, index: int) -> None:
         """Free the job, and give it to the newest that waits for it."""
@@ -199,6 +217,12 @@ class EvalBroker:
     def _forget(self, eval_id: str) -> None:
         self._known.discard(eval_id)
         self._deliveries.pop(eval_id, None)
+        self._kept.discard(eval_id)
+
+
+def kept(kind: str) -> str:
+    """What to ask for besides a scheduler's type to get evaluations that the leader keeps for its own workers."""
+    return f"{kind} of the leader"
 
 
 def _job_key(evaluation: Evaluation) -> JobKey:

@@ -73,20 +73,42 @@ class EvalFeed:
         types = tuple(types)
         while True:
             moved = self._moved
-            if not self._replica.snapshot.scheduler_configuration().pause_eval_broker:
-                delivery = self.broker.dequeue(types, self._random.uuid(), self._clock.now())
-                if delivery is not None:
-                    return delivery
+            if (delivery := self.take(types)) is not None:
+                return delivery
             await moved.wait()
+
+    def take(self, types: Iterable[str]) -> Delivery | None:
+        """The next evaluation for a worker, if there is one."""
+        if self._replica.snapshot.scheduler_configuration().pause_eval_broker:
+            return None
+        return self.broker.dequeue(types, self._random.uuid(), self._clock.now())
 
     def ack(self, delivery: Delivery, index: int) -> None:
         """The worker is done with it; `index` is its last write."""
-        self.broker.ack(delivery.evaluation.id, delivery.token, index, self._clock.now())
-        self._move()
+        self.done(delivery.evaluation.id, delivery.token, index)
 
     def nack(self, delivery: Delivery) -> None:
         """The worker could not do it."""
-        self.broker.nack(delivery.evaluation.id, delivery.token, self._clock.now())
+        self.failed(delivery.evaluation.id, delivery.token)
+
+    def done(self, eval_id: str, token: str, index: int) -> None:
+        """Some worker is done with a delivery."""
+        self.broker.ack(eval_id, token, index, self._clock.now())
+        self._move()
+
+    def failed(self, eval_id: str, token: str) -> None:
+        """Some worker could not do a delivery."""
+        self.broker.nack(eval_id, token, self._clock.now())
+        self._move()
+
+    def keep(self, eval_id: str, token: str) -> None:
+        """A delivery is for workers of this server only."""
+        self.broker.keep(eval_id, token)
+        self._move()
+
+    def take_back(self, eval_id: str, token: str) -> None:
+        """A delivery never reached a worker, or its worker is gone."""
+        self.broker.take_back(eval_id, token)
         self._move()
 
     def holds(self, eval_id: str, token: str) -> bool:

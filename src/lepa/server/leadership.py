@@ -22,8 +22,10 @@ from lepa.server.deciders.garbage import find_garbage
 from lepa.server.deciders.heartbeats import Heartbeats, disconnected_too_long, silent
 from lepa.server.deciders.overlooked import find_overlooked
 from lepa.server.deciders.periodic import Periodic
+from lepa.server.desk import LocalDesk
 from lepa.server.eval_feed import EvalFeed
 from lepa.server.leader_key import LeaderKey
+from lepa.server.lending import Lending
 from lepa.server.loops import carry_out, run_decider
 from lepa.server.plan_applier import PlanApplier
 from lepa.server.settings import ServerSettings
@@ -69,6 +71,9 @@ class Leading:
             parts.store, parts.replica, parts.writer, parts.clock, parts.metrics, self.feed.holds
         )
 
+        self.desk = LocalDesk(self.feed, self.applier, parts.writer)
+        self.lending = Lending(self.feed, self.desk, parts.clock, parts.metrics)
+
     async def __aenter__(self) -> "Leading":
         p = self._parts
         self.heartbeats.start(p.replica.snapshot.nodes(), p.clock.now())
@@ -82,13 +87,11 @@ class Leading:
 
     def _start(self) -> None:
         p = self._parts
-        turns = Turns(p.settings.workers)
+        turns, desk = Turns(p.settings.workers), self.desk
         for number in range(p.settings.workers):
             worker = Worker(
                 p.replica,
-                self.feed,
-                self.applier,
-                p.writer,
+                desk,
                 p.clock,
                 p.random,
                 p.metrics,
@@ -107,6 +110,7 @@ class Leading:
         ):
             run = run_decider(name, decide, tables, p.replica, p.writer, p.clock)
             self._tasks.start(name, run)
+        self._tasks.start("lending", self.lending.watch())
         self._tasks.start("heartbeats", self._watch_heartbeats())
         self._tasks.start("overlooked", self._look_for_overlooked())
         self._tasks.start("garbage", self._collect_garbage())

@@ -34,8 +34,10 @@ from lepa.server.endpoints.services import ServiceEndpoints
 from lepa.server.event_stream import EventStream
 from lepa.server.forwarding import Forwarder
 from lepa.server.leadership import Leadership, Leading, Parts
+from lepa.server.remote_desk import RemoteDesk
 from lepa.server.roster import Roster
 from lepa.server.settings import ServerSettings
+from lepa.server.worker import AT_ONCE, Turns, Worker
 from lepa.server.writer import Writer
 from lepa.state.replica import Replica
 from lepa.store.protocol import Store
@@ -63,6 +65,7 @@ class Server:
         self._parts = Parts(store, replica, writer, settings, clock, random, metrics)
         self._leadership = Leadership(self._parts, lambda: Leading(self._parts))
         self._events = EventStream(replica, settings.event_batches_max)
+        self._peers = peers
         self._tasks = Tasks("server")
         self._stack = AsyncExitStack()
         self.roster = Roster(store, clock, _record(settings))
@@ -99,6 +102,8 @@ class Server:
             await stack.enter_async_context(self.contact)
             await stack.enter_async_context(self._leadership.running())
             await stack.enter_async_context(self.caller)
+            if self._peers is not None:
+                await self._schedule_for_others(stack, self._peers)
             self._stack = stack.pop_all()
         return self
 
@@ -106,6 +111,17 @@ class Server:
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
         await self._stack.aclose()
+
+    async def _schedule_for_others(self, stack: AsyncExitStack, peers: Peers) -> None:
+        """Workers that get their evaluations from another server while that leads."""
+        p, s = self._parts, self._parts.settings
+        desk = RemoteDesk(s.name, s.scheduler_types, self._leadership, peers, p.clock)
+        await stack.enter_async_context(desk)
+        turns = Turns(s.workers)
+        for number in range(s.workers):
+            worker = Worker(p.replica, desk, p.clock, p.random, p.metrics, s.scheduler_types, turns, number)
+            for _ in range(AT_ONCE):
+                self._tasks.start(f"worker-{number}", worker.run())
 
     def _answers(self) -> dict[str, Answer]:
         context = Context(self._parts, self._leadership, self.roster, self.contact)

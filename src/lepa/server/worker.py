@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from functools import partial
 from typing import Final
 
 from msgspec.structs import replace
@@ -21,12 +20,8 @@ from lepa.model.evaluation import Evaluation
 from lepa.scheduler.columns import NodeColumns
 from lepa.scheduler.outcome import Outcome
 from lepa.scheduler.process import attempts_max, give_up, process_ahead
+from lepa.server.desk import Desk
 from lepa.server.eval_broker import Delivery
-from lepa.server.eval_feed import EvalFeed
-from lepa.server.plan_applier import PlanApplier
-from lepa.server.writer import Writer
-from lepa.state.commands.draft import Draft
-from lepa.state.commands.evaluations import create_evaluation, end_evaluation
 from lepa.state.job_tally import TERMINAL_EVALUATION_STATUSES
 from lepa.state.replica import Replica
 
@@ -57,14 +52,12 @@ class Turns:
 
 
 class Worker:
-    """One worker of a leading server."""
+    """One worker."""
 
     def __init__(
         self,
         replica: Replica,
-        feed: EvalFeed,
-        applier: PlanApplier,
-        writer: Writer,
+        desk: Desk,
         clock: Clock,
         random: Random,
         metrics: Metrics,
@@ -74,9 +67,7 @@ class Worker:
     ) -> None:
         """number: of this worker among those that share the turns."""
         self._replica = replica
-        self._feed = feed
-        self._applier = applier
-        self._writer = writer
+        self._desk = desk
         self._clock = clock
         self._random = random
         self._metrics = metrics
@@ -91,18 +82,19 @@ class Worker:
         May run several times at once: they take turns at scheduling, and none waits for the plans of another.
         """
         while True:
-            delivery = await self._feed.dequeue(self._types)
+            delivery = await self._desk.dequeue(self._types)
             started = self._clock.now()
             try:
                 index = await self._process(delivery)
             except LepaError as error:
-                log.warning("evaluation not processed eval_id=%s error=%s", delivery.evaluation.id, error)
-                self._feed.nack(delivery)
+                level = logging.DEBUG if error.code in ("no_leader", "unsupported") else logging.WARNING
+                log.log(level, "evaluation not processed eval_id=%s error=%s", delivery.evaluation.id, error)
+                self._desk.nack(delivery)
             except Exception:
                 log.exception("evaluation failed eval_id=%s", delivery.evaluation.id)
-                self._feed.nack(delivery)
+                self._desk.nack(delivery)
             else:
-                self._feed.ack(delivery, index)
+                self._desk.ack(delivery, index)
             self._metrics.sample("nomad.worker.process_eval", 1e3 * (self._clock.now() - started))
 
     async def _process(self, delivery: Delivery) -> int:
@@ -116,20 +108,18 @@ class Worker:
             outcome = await self._schedule(evaluation, alone=again)
             again = True
             if outcome.plan.empty:
-                return await self._end(outcome)
-            result = await self._applier.submit(
-                replace(outcome.plan, eval_token=delivery.token),
-                opening=partial(_create, evaluations=_followups(outcome)),
-                closing=partial(_close, outcome=outcome),
-            )
+                return await self._desk.close(delivery, outcome)
+            result = await self._desk.submit(replace(outcome.plan, eval_token=delivery.token), outcome)
             if not result.refresh_index:
                 return result.applied_index
+            self._metrics.count("lepa.plan.conflicts")
             progress = bool(result.updates or result.stops)
             left = attempts_max(evaluation) if progress else left - 1
             newer = max(result.refresh_index, result.applied_index)
             snapshot = await self._replica.wait_for(newer, SNAPSHOT_WAIT_S)
         now_ns = self._clock.now_ns()
-        return await self._end(give_up(evaluation, snapshot, now_ns=now_ns, new_id=self._random.uuid))
+        outcome = give_up(evaluation, snapshot, now_ns=now_ns, new_id=self._random.uuid)
+        return await self._desk.close(delivery, outcome)
 
     async def _schedule(self, evaluation: Evaluation, *, alone: bool) -> Outcome:
         """On the newest snapshot, with what other plans are about to place."""
@@ -139,7 +129,7 @@ class Worker:
                 process_ahead,
                 evaluation,
                 self._replica.snapshot,
-                self._applier.under_way(),
+                self._desk.under_way(),
                 now_ns=self._clock.now_ns(),
                 seed=self._random.seed(),
                 new_id=self._random.uuid,
@@ -148,22 +138,3 @@ class Worker:
         name = f"nomad.worker.invoke_scheduler_{evaluation.type}"
         self._metrics.sample(name, 1e3 * (self._clock.now() - started))
         return outcome
-
-    async def _end(self, outcome: Outcome) -> int:
-        return (await self._writer.write(partial(_close, outcome=outcome))).revision
-
-
-def _close(draft: Draft, outcome: Outcome) -> None:
-    """The evaluation is done, and others follow it."""
-    end_evaluation(draft, outcome.evaluation)
-    _create(draft, outcome.new_evaluations)
-
-
-def _followups(outcome: Outcome) -> list[Evaluation]:
-    """Evaluations that allocations of the plan may wait for: an allocation never waits for one that does not exist."""
-    return [evaluation for evaluation in outcome.new_evaluations if evaluation.status != "blocked"]
-
-
-def _create(draft: Draft, evaluations: Sequence[Evaluation]) -> None:
-    for evaluation in evaluations:
-        create_evaluation(draft, evaluation)

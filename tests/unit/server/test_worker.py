@@ -1,6 +1,7 @@
 """A worker gives back what it cannot do, and gives up when its plans are refused."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import pytest
@@ -14,8 +15,9 @@ from lepa.model.allocation import Allocation
 from lepa.model.errors import LepaError
 from lepa.model.evaluation import Evaluation
 from lepa.model.plan import Plan, PlanResult
+from lepa.scheduler.outcome import Outcome
+from lepa.server.desk import close
 from lepa.server.eval_broker import Delivery
-from lepa.server.plan_applier import Command
 from lepa.server.worker import Turns, Worker
 from lepa.server.writer import Writer
 from lepa.state.commands.jobs import register_job
@@ -25,10 +27,13 @@ from lepa.store.memory import MemoryStore
 from lepa.store.protocol import Fence, Put, Txn
 
 
-class Feed:
-    """One delivery, and what became of it."""
+class Desk:
+    """One delivery, and what became of it. answer: to every plan."""
 
-    def __init__(self, evaluation: Evaluation) -> None:
+    def __init__(self, evaluation: Evaluation, answer: PlanResult | Exception, writer: Writer) -> None:
+        self.answer = answer
+        self.writer = writer
+        self.plans: list[Plan] = []
         self.delivery = Delivery(evaluation, "token", 0)
         self.handed = False
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -45,51 +50,45 @@ class Feed:
     def nack(self, delivery: Delivery) -> None:
         self.ended.set_result("nack")
 
-
-class Applier:
-    """Answers every plan in the same way."""
-
-    def __init__(self, answer: PlanResult | Exception, writer: Writer) -> None:
-        self.answer = answer
-        self.writer = writer
-        self.plans: list[Plan] = []
-
     def under_way(self) -> list[Allocation]:
         return []
 
-    async def submit(self, plan: Plan, *, opening: Command, closing: Command) -> PlanResult:
+    async def submit(self, plan: Plan, outcome: Outcome) -> PlanResult:
         self.plans.append(plan)
         if isinstance(self.answer, Exception):
             raise self.answer
         if not self.answer.refresh_index:
-            await self.writer.write(closing)
+            await self.close(self.delivery, outcome)
         return self.answer
 
+    async def close(self, delivery: Delivery, outcome: Outcome) -> int:
+        closing = partial(close, evaluation=outcome.evaluation, new_evaluations=outcome.new_evaluations)
+        return (await self.writer.write(closing)).revision
 
-async def work(answer: PlanResult | Exception) -> tuple[str, Applier, Replica, str]:
-    """One evaluation of a job that fits, with an applier that answers so: how it ended."""
+
+async def work(answer: PlanResult | Exception) -> tuple[str, Desk, Replica, str]:
+    """One evaluation of a job that fits, with a desk that answers so: how it ended."""
     clock = ManualClock()
     store = MemoryStore(clock)
     replica = Replica(store, clock)
     writer = Writer(store, replica, clock, SeededRandom(1))
-    applier = Applier(answer, writer)
     async with replica, Tasks("test") as tasks:
         writer.fence = Fence("leader", (await store.commit(Txn((Put("leader", b"me"),)))).revision)
         await writer.write(lambda draft: register_node(draft, make_node()))
         evaluation = (await writer.write(lambda draft: register_job(draft, make_job()))).value.evaluation
         assert evaluation is not None
-        feed = Feed(evaluation)
-        worker = Worker(replica, feed, applier, writer, clock, SeededRandom(2), Metrics(), ("service",), Turns(1))  # type: ignore[arg-type]
+        desk = Desk(evaluation, answer, writer)
+        worker = Worker(replica, desk, clock, SeededRandom(2), Metrics(), ("service",), Turns(1))
         tasks.start("work", worker.run())
         async with asyncio.timeout(5):
-            ended = await feed.ended
+            ended = await desk.ended
     await store.close()
-    return ended, applier, replica, evaluation.id
+    return ended, desk, replica, evaluation.id
 
 
 async def test_a_plan_that_was_taken_completes_the_evaluation() -> None:
-    ended, applier, replica, eval_id = await work(PlanResult(applied_index=1))
-    (plan,) = applier.plans
+    ended, desk, replica, eval_id = await work(PlanResult(applied_index=1))
+    (plan,) = desk.plans
     assert (ended, plan.eval_token, len(plan.updates)) == ("ack", "token", 1)
     evaluation = replica.snapshot.evaluation(eval_id)
     assert evaluation is not None
@@ -97,8 +96,8 @@ async def test_a_plan_that_was_taken_completes_the_evaluation() -> None:
 
 
 async def test_plans_that_are_always_refused_end_in_a_blocked_evaluation() -> None:
-    ended, applier, replica, eval_id = await work(PlanResult(refresh_index=1, rejected_nodes=("node-1",)))
-    assert (ended, len(applier.plans)) == ("ack", 5)
+    ended, desk, replica, eval_id = await work(PlanResult(refresh_index=1, rejected_nodes=("node-1",)))
+    assert (ended, len(desk.plans)) == ("ack", 5)
     evaluation = replica.snapshot.evaluation(eval_id)
     assert evaluation is not None
     assert (evaluation.status, evaluation.status_description) == ("failed", "maximum attempts reached (5)")

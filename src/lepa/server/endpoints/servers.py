@@ -1,7 +1,12 @@
-"""The servers: who leads, who there is, and what they say to each other."""
+"""The servers: who leads, who there is, and what they say to each other.
+
+What servers say to each other is a leader's to answer: a call that reaches another server is refused or passed on.
+"""
 
 from typing import Any
 
+from lepa.model.errors import invalid
+from lepa.model.plan import PlanResult
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc import server_requests as s
@@ -44,6 +49,28 @@ class ServerEndpoints:
         )
         return self._reply(answer)
 
+    async def dequeue(self, request: s.EvalDequeueRequest) -> Reply[tuple[s.EvalDelivery, ...]]:
+        """Evaluations for another server's workers."""
+        leading = await self._context.leading()
+        if not request.server or request.most < 1:
+            raise invalid("a server that asks for evaluations has to name itself and ask for one at least")
+        return self._reply(await leading.lending.dequeue(request))
+
+    async def done(self, request: s.EvalDoneRequest) -> Reply[None]:
+        """Another server's worker is done with a delivery."""
+        (await self._context.leading()).lending.done(request)
+        return self._reply(None)
+
+    async def close(self, request: s.EvalCloseRequest) -> Reply[None]:
+        """An evaluation of another server's worker needs no plan."""
+        index = await (await self._context.leading()).lending.close(request)
+        return Reply(value=None, index=index)
+
+    async def submit(self, request: s.PlanSubmitRequest) -> Reply[PlanResult]:
+        """A plan of another server's worker."""
+        result = await (await self._context.leading()).lending.submit(request)
+        return Reply(value=result, index=result.applied_index)
+
     async def pulse(self, request: s.PulseRequest) -> Reply[s.Pulse]:
         """A follower lives."""
         return self._reply(self._context.contact.answer(request))
@@ -59,6 +86,10 @@ class ServerEndpoints:
             m.STATUS_MEMBERS: self.members,
             m.STATUS_REGIONS: self.regions,
             m.SERVER_PULSE: self.pulse,
+            m.EVAL_DEQUEUE: self.dequeue,
+            m.EVAL_DONE: self.done,
+            m.EVAL_CLOSE: self.close,
+            m.PLAN_SUBMIT: self.submit,
         }
 
 
