@@ -1,4 +1,8 @@
-"""Three servers on one store: one leads, each answers, and losing one loses nothing."""
+"""Three servers on one store: one leads, each answers, and losing one loses nothing.
+
+Holds lepa.server.contact, lepa.server.forwarding, lepa.server.desk, lepa.server.remote_desk, lepa.server.lending,
+lepa.server.endpoints.servers and lepa.rpc.server_requests together.
+"""
 
 import asyncio
 import contextlib

@@ -4,11 +4,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.builders import make_eval, make_job
 
-from lepa.server.eval_broker import ACK_TIMEOUT_S, EvalBroker
+from lepa.server.eval_broker import ACK_TIMEOUT_S, EvalBroker, kept
 
+TYPES = ("service", kept("service"))
 ACTIONS = st.lists(
     st.tuples(
-        st.sampled_from(["enqueue", "delay", "dequeue", "ack", "nack", "wait"]),
+        st.sampled_from(["enqueue", "delay", "dequeue", "ack", "nack", "take back", "keep", "wait"]),
         st.integers(0, 3),
         st.integers(1, 40),
     ),
@@ -43,20 +44,24 @@ class Model:
             evaluation = make_eval(eval_id, job=make_job(f"job-{job}", priority=number), create_index=len(self.given))
             self.broker.enqueue(evaluation, self.now, number if action == "delay" else 0)
         elif action == "dequeue":
-            delivery = self.broker.dequeue(("service",), f"token-{self.now}-{number}-{len(self.held)}", self.now)
+            delivery = self.broker.dequeue(TYPES, f"token-{self.now}-{number}-{len(self.held)}", self.now)
             if delivery is not None:
                 self.take_back(self.now)
                 jobs = [held_job for _, held_job in self.held.values()]
                 assert delivery.evaluation.job_id not in jobs, "one job with two workers"
                 self.held[delivery.evaluation.id] = (delivery.token, delivery.evaluation.job_id)
-        elif action in ("ack", "nack") and self.held:
+        elif action in ("ack", "nack", "take back", "keep") and self.held:
             eval_id = sorted(self.held)[number % len(self.held)]
             token, _ = self.held.pop(eval_id)
             if action == "ack":
                 if self.broker.ack(eval_id, token, 0, self.now):
                     self.end(eval_id, "done")
-            else:
+            elif action == "nack":
                 self.broker.nack(eval_id, token, self.now)
+            elif action == "keep":
+                self.broker.keep(eval_id, token)
+            else:
+                self.broker.take_back(eval_id, token)
         elif action == "wait":
             self.now += number
             self.broker.poll(self.now)
@@ -73,7 +78,7 @@ class Model:
             self.broker.poll(self.now)
             self.held.clear()
             self.collect()
-            while (delivery := self.broker.dequeue(("service",), "last", self.now)) is not None:
+            while (delivery := self.broker.dequeue(TYPES, "last", self.now)) is not None:
                 assert self.broker.ack(delivery.evaluation.id, "last", 0, self.now)
                 self.end(delivery.evaluation.id, "done")
                 self.collect()
@@ -89,3 +94,17 @@ def test_every_evaluation_ends_once_and_no_job_has_two_workers(actions: list[tup
         model.step(*action)
     model.drain()
     assert set(model.ended) == model.given
+
+
+def test_what_is_kept_goes_only_to_those_who_ask_for_it() -> None:
+    broker = EvalBroker()
+    broker.enqueue(make_eval("large", job=make_job()), 0.0)
+    for attempt in range(5):
+        delivery = broker.dequeue(TYPES, f"token-{attempt}", 0.0)
+        assert delivery is not None, "what is taken back was not delivered, however often"
+        assert broker.keep("large", delivery.token)
+        assert broker.dequeue(("service",), "other", 0.0) is None
+    assert broker.dequeue(TYPES, "last", 0.0) is not None
+    assert broker.ack("large", "last", 0, 0.0)
+    broker.enqueue(make_eval("large", job=make_job()), 0.0)
+    assert broker.dequeue(("service",), "again", 0.0) is not None, "its next look may be anybody's"
