@@ -195,3 +195,82 @@ def _busybox_root() -> bytes:
             entry.size = len(content)
             archive.addfile(entry, BytesIO(content))
     return out.getvalue()
+
+
+JAVA_PACKAGES = "openjdk-17-jdk-headless"
+_HELLO = """
+public class Hello {
+  public static void main(String[] args) throws Exception {
+    Runtime.getRuntime().addShutdownHook(new Thread(() -> System.out.println("bye")));
+    System.out.println("hello " + String.join(",", args) + " " + System.getProperty("mood"));
+    System.out.println("heap " + Runtime.getRuntime().maxMemory() / 1048576);
+    if (args.length > 0 && args[0].equals("fail")) System.exit(3);
+    if (args.length > 0 && args[0].equals("stay")) Thread.sleep(600000);
+  }
+}
+"""
+
+
+def java_program(folder: Path) -> Path:
+    """Hello.class and hello.jar in a folder: it greets, tells its heap in MiB, and fails, stays or ends as told."""
+    require("javac", JAVA_PACKAGES)
+    source = folder / "Hello.java"
+    source.write_text(_HELLO)
+    (folder / "manifest").write_text("Main-Class: Hello\n")
+    subprocess.run(["javac", "-d", folder, source], check=True)
+    jar = ["jar", "cfm", folder / "hello.jar", folder / "manifest", "-C", folder, "Hello.class"]
+    subprocess.run(jar, check=True)
+    for each in folder.iterdir():
+        each.chmod(0o644)
+    return folder / "hello.jar"
+
+
+PODMAN_PACKAGES = "podman crun"
+PODMAN_IMAGE = "docker.io/lepa-test/busybox:latest"
+"""What Podman calls an image that its Docker-like API imported as lepa-test/busybox."""
+
+
+@contextmanager
+def podman_service(home: Path) -> Iterator[str]:
+    """The socket of a Podman service with storage of its own below `home` and a busybox image."""
+    require_root()
+    program = require("podman", PODMAN_PACKAGES)
+    allow_crun()
+    (home / "containers.conf").write_text(
+        '[containers]\ndefault_ulimits = ["nofile=1024:16384"]\n[engine]\nevents_logger = "file"\n'
+    )
+    socket_path = f"/tmp/lepa-test-podman-{os.getpid()}.sock"
+    places = [f"--{name}={home / name}" for name in ("root", "runroot", "tmpdir")]
+    command = [program, *places, "--network-config-dir", str(home / "networks")]
+    env = os.environ | {"CONTAINERS_CONF": str(home / "containers.conf"), "TMPDIR": str(home)}
+    with open(home / "log", "wb") as log:
+        service = [*command, "system", "service", "-t", "0", f"unix://{socket_path}"]
+        process = subprocess.Popen(service, stdout=log, stderr=log, env=env, start_new_session=True)
+    try:
+        deadline = time.monotonic() + READY_WITHIN_S
+        while not _answers(socket_path):
+            said = (home / "log").read_text()[-2000:]
+            assert process.poll() is None, f"podman ended at once:\n{said}"
+            assert time.monotonic() < deadline, f"podman was not ready within {READY_WITHIN_S} s:\n{said}"
+            time.sleep(0.05)
+        _import_busybox(socket_path)
+        yield socket_path
+    finally:
+        subprocess.run([*command, "rm", "--all", "--force", "-t", "0"], env=env, check=False, capture_output=True)
+        process.terminate()
+        process.wait(READY_WITHIN_S)
+        _end_monitors(str(home))
+        with suppress(FileNotFoundError):
+            os.unlink(socket_path)
+        mounts = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+        for mount in sorted((mount for mount in mounts if mount.startswith(str(home))), reverse=True):
+            subprocess.run(["umount", "-l", mount], check=False)
+
+
+def _end_monitors(home: str) -> None:
+    """Podman's monitor of a command inside a container stays for five minutes after its end."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = path.read_bytes().split(b"\0")
+            if words[0].endswith(b"conmon") and any(home.encode() in word for word in words):
+                os.kill(int(path.parent.name), signal.SIGKILL)

@@ -63,15 +63,39 @@ class DockerApi:
             raise
         return True
 
-    async def pull(self, image: str, auth: Mapping[str, str] | None) -> None:
-        """Fetch an image from its registry."""
+    async def pull(self, image: str, auth: Mapping[str, str] | None, *, silence_s: float | None = None) -> None:
+        """Fetch an image from its registry. silence_s: how long the daemon may tell of no progress."""
         headers = (
             {"X-Registry-Auth": base64.urlsafe_b64encode(json.dumps(dict(auth)).encode()).decode()} if auth else {}
         )
         repository, tag = split_image(image)
         params = {"fromImage": repository, "tag": tag}
-        async with self._open("POST", "/images/create", params=params, headers=headers, timeout_s=None) as response:
+        opened = self._open("POST", "/images/create", params=params, headers=headers, timeout_s=silence_s)
+        async with opened as response:
             await _raise_streamed_error(response)
+
+    async def import_image(self, archive: bytes, repository: str, tag: str) -> None:
+        """Make an image of a tar archive of its files."""
+        params = {"fromSrc": "-", "repo": repository, "tag": tag}
+        headers = {"Content-Type": "application/x-tar"}
+        async with self._open("POST", "/images/create", params=params, headers=headers, data=archive) as response:
+            await _raise_streamed_error(response)
+
+    async def remove_image(self, image: str) -> None:
+        """Remove an image that no container uses; harmless when there is none."""
+        try:
+            await self.call("DELETE", f"/images/{image}")
+        except DockerError as error:
+            if error.status != 404:
+                raise
+
+    async def containers(self, label: str) -> list[dict[str, Any]]:
+        """All containers with a label, ended ones included."""
+        filters = json.dumps({"label": [label]})
+        found: list[dict[str, Any]] = await self.call(
+            "GET", "/containers/json", params={"all": "1", "filters": filters}
+        )
+        return found
 
     async def load(self, path: str) -> None:
         """Load an image from a tar archive on this host."""
@@ -105,6 +129,10 @@ class DockerApi:
         except DockerError as error:
             if error.status != 409:
                 raise
+
+    async def rename(self, container: str, name: str) -> None:
+        """Give a container another name."""
+        await self.call("POST", f"/containers/{container}/rename", params={"name": name})
 
     async def remove(self, container: str) -> None:
         """Remove a container with its anonymous volumes, killing it if it runs; harmless when there is none."""
@@ -189,6 +217,15 @@ class DockerApi:
         async with self._open(method, path, params=params, json_body=body, versioned=versioned) as response:
             said = await response.read()
             return json.loads(said) if said else None
+
+    async def post_file(self, path: str, file_path: str) -> Any:
+        """Send a file of this host; the JSON answer."""
+        with open(file_path, "rb") as file:
+            headers = {"Content-Type": "application/x-tar"}
+            async with self._open(
+                "POST", path, data=file, headers=headers, timeout_s=None, versioned=False
+            ) as response:
+                return json.loads(await response.read())
 
     @contextlib.asynccontextmanager
     async def _open(

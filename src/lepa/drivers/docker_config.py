@@ -3,13 +3,14 @@
 Paths of the host are resolved by the caller (`resolve`), because that needs the disk.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from lepa.drivers import options
-from lepa.drivers.protocol import DriverError, TaskConfig
+from lepa.drivers.protocol import DeviceNode, DriverError, TaskConfig
 from lepa.kit.durations import parse_duration
 from lepa.model.resources import AllocatedPortMapping
 from lepa.model.wire import Wire
@@ -18,6 +19,7 @@ OPTIONS = options.Options(
     "docker",
     {
         "image": "text",
+        "advertise_ipv6_address": "bool",
         "args": "texts",
         "auth": "block",
         "auth_soft_fail": "bool",
@@ -45,6 +47,7 @@ OPTIONS = options.Options(
         "ipc_mode": "text",
         "ipv4_address": "text",
         "ipv6_address": "text",
+        "isolation": "text",
         "labels": "map",
         "load": "text",
         "logging": "block",
@@ -116,16 +119,29 @@ class VolumesSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     selinuxlabel: str = ""
 
 
+class AllowedModes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What pid_mode, ipc_mode, userns_mode and uts_mode of jobs may be; an empty list: anything but the host's or
+    another container's, which only privileged containers may share.
+    """
+
+    pid: tuple[str, ...] = ()
+    ipc: tuple[str, ...] = ()
+    userns: tuple[str, ...] = ()
+    uts: tuple[str, ...] = ()
+
+
 class Rules(Wire, frozen=True):
     """What the operator allows and sets for all containers; core_mhz: the clock of one core."""
 
     allow_privileged: bool = False
     allow_caps: tuple[str, ...] = DEFAULT_CAPABILITIES
     allow_runtimes: tuple[str, ...] = ("runc", "nvidia")
+    allowed_modes: AllowedModes = AllowedModes()
     extra_labels: tuple[str, ...] = ()
     logging: LoggingSettings = LoggingSettings()
     volumes: VolumesSettings = VolumesSettings()
     pids_limit: int = 0
+    oom_score_adj: int = 0
     core_mhz: float = 1000.0
 
 
@@ -148,6 +164,14 @@ def config_problems(config: Mapping[str, Any], rules: Rules) -> list[str]:
     for name in options.texts(config, "cap_add"):
         if _bare_capability(name) not in allowed and "all" not in allowed:
             found.append(f"cap_add: {name} is not among the capabilities allowed on this node (allow_caps)")
+    found += _mode_problems(config, rules)
+    found += [
+        f'ulimit: {name} must be "soft:hard" or one number, found {value!r}'
+        for name, value in options.mapping(config, "ulimit").items()
+        if not re.fullmatch(r"-?\d+(:-?\d+)?", value)
+    ]
+    if options.text(config, "isolation", "default") not in ("default", "process"):
+        found.append("isolation is for Windows; on this node it must be unset")
     for volume in options.texts(config, "volumes"):
         if not 2 <= len(volume.split(":")) <= 3:
             found.append(f'volumes: {volume!r} must be "host path:container path" or "host path:container path:ro"')
@@ -166,13 +190,33 @@ def config_problems(config: Mapping[str, Any], rules: Rules) -> list[str]:
     return found
 
 
-def container_body(task: TaskConfig, rules: Rules, resolve: Callable[[str], str]) -> dict[str, Any]:
-    """The body of POST /containers/create. resolve: a job's path on the host, checked. Raises DriverError."""
+def _mode_problems(config: Mapping[str, Any], rules: Rules) -> list[str]:
+    found = []
+    for kind in ("pid", "ipc", "userns", "uts"):
+        mode, allowed = options.text(config, f"{kind}_mode"), getattr(rules.allowed_modes, kind)
+        shared = mode == "host" or mode.startswith("container:")
+        if mode and allowed and mode not in allowed and mode.partition(":")[0] not in allowed:
+            found.append(f"{kind}_mode {mode!r} is not among those allowed on this node (allowed_modes.{kind})")
+        elif shared and not allowed and not rules.allow_privileged:
+            found.append(
+                f"{kind}_mode {mode!r} needs allow_privileged, or {mode!r} in allowed_modes.{kind}, on this node"
+            )
+    return found
+
+
+def container_body(
+    task: TaskConfig, rules: Rules, resolve: Callable[[str], str], *, joined: str = ""
+) -> dict[str, Any]:
+    """The body of POST /containers/create. Raises DriverError.
+
+    resolve: a job's path on the host, checked. joined: the network mode that leads into the group's network, whose
+    ports, names and name servers are not the container's business.
+    """
     config = task.config
     command = options.text(config, "command")
     words = ([command] if command else []) + list(options.texts(config, "args"))
     tty = options.flag(config, "tty")
-    exposed, bindings = _ports(task)
+    exposed, bindings = ({}, {}) if joined else _ports(task)
     body: dict[str, Any] = {
         "Image": options.text(config, "image"),
         "Env": [f"{name}={value}" for name, value in task.env.items()],
@@ -187,6 +231,11 @@ def container_body(task: TaskConfig, rules: Rules, resolve: Callable[[str], str]
         "ExposedPorts": exposed,
         "HostConfig": _host_config(task, rules, resolve) | {"PortBindings": bindings},
     }
+    if joined:
+        body |= {"Hostname": "", "MacAddress": ""}
+        for name in ("Dns", "DnsSearch", "DnsOptions", "ExtraHosts"):
+            body["HostConfig"].pop(name, None)
+        body["HostConfig"]["NetworkMode"] = joined
     if words:
         body["Cmd"] = words
     if config.get("entrypoint"):
@@ -194,6 +243,8 @@ def container_body(task: TaskConfig, rules: Rules, resolve: Callable[[str], str]
     if options.flag(options.block(config, "healthchecks"), "disable"):
         body["Healthcheck"] = {"Test": ["NONE"]}
     network = network_mode(task)
+    if joined:
+        return {key: value for key, value in body.items() if value not in ("", None)}
     aliases = options.texts(config, "network_aliases")
     addresses = {
         key: options.text(config, option)
@@ -216,7 +267,7 @@ def published_ports(task: TaskConfig) -> dict[str, int]:
     inside: dict[str, int] = {}
     old_map = options.mapping(task.config, "port_map")
     for label in (*options.texts(task.config, "ports"), *old_map):
-        mapping = _mapping_of(task, label)
+        mapping = mapping_of(task, label)
         inside[label] = int(old_map[label]) if label in old_map else (mapping.to if mapping.to > 0 else mapping.value)
     return inside
 
@@ -228,7 +279,7 @@ def _ports(task: TaskConfig) -> tuple[dict[str, Any], dict[str, Any]]:
     if network_mode(task) == "host" or network_mode(task).startswith("container:"):
         return exposed, bindings
     for label, inside in published_ports(task).items():
-        mapping = _mapping_of(task, label)
+        mapping = mapping_of(task, label)
         for protocol in ("tcp", "udp"):
             port = f"{inside}/{protocol}"
             exposed[port] = {}
@@ -236,7 +287,8 @@ def _ports(task: TaskConfig) -> tuple[dict[str, Any], dict[str, Any]]:
     return exposed, bindings
 
 
-def _mapping_of(task: TaskConfig, label: str) -> AllocatedPortMapping:
+def mapping_of(task: TaskConfig, label: str) -> AllocatedPortMapping:
+    """The port of a label: the group's, or the task's own as in older job files. Raises DriverError."""
     for mapping in task.ports:
         if mapping.label == label:
             return mapping
@@ -275,7 +327,10 @@ def _host_config(task: TaskConfig, rules: Rules, resolve: Callable[[str], str]) 
         "ReadonlyRootfs": options.flag(config, "readonly_rootfs"),
         "CapDrop": _dropped(config, rules),
         "CapAdd": list(options.texts(config, "cap_add")),
-        "Devices": [_device(each) for each in options.blocks(config, "devices")],
+        "Devices": [
+            *(_device(each) for each in options.blocks(config, "devices")),
+            *(_given_device(each) for each in task.devices),
+        ],
         "Dns": list(options.texts(config, "dns_servers")) or list(task.dns.servers if task.dns else ()),
         "DnsSearch": list(options.texts(config, "dns_search_domains")) or list(task.dns.searches if task.dns else ()),
         "DnsOptions": list(options.texts(config, "dns_options")) or list(task.dns.options if task.dns else ()),
@@ -293,7 +348,7 @@ def _host_config(task: TaskConfig, rules: Rules, resolve: Callable[[str], str]) 
         "CgroupnsMode": options.text(config, "cgroupns"),
         "VolumeDriver": options.text(config, "volume_driver"),
         "ShmSize": options.number(config, "shm_size"),
-        "OomScoreAdj": options.number(config, "oom_score_adj"),
+        "OomScoreAdj": options.number(config, "oom_score_adj", rules.oom_score_adj),
         "Init": options.flag(config, "init") or None,
     }
     return {key: value for key, value in host.items() if value not in ("", None, [], {}, 0, False)}
@@ -384,6 +439,14 @@ def _device(device: Mapping[str, Any]) -> dict[str, str]:
         "PathOnHost": host_path,
         "PathInContainer": options.text(device, "container_path") or host_path,
         "CgroupPermissions": options.text(device, "cgroup_permissions") or "rwm",
+    }
+
+
+def _given_device(device: DeviceNode) -> dict[str, str]:
+    return {
+        "PathOnHost": device.host_path,
+        "PathInContainer": device.task_path or device.host_path,
+        "CgroupPermissions": device.permissions,
     }
 
 

@@ -1,4 +1,4 @@
-"""Isolated processes of the host's programs: `exec`.
+"""Isolated processes of the host's programs: `exec`, and what is alike in `java`.
 
 A task is an OCI container whose root is the task's own directory, with the host's programs mounted read-only. crun or
 runc makes it, started by the supervisor: the container's first process then becomes the supervisor's child, so it
@@ -8,6 +8,7 @@ outlives the agent, and its output and exit code are the supervisor's as with `r
 import contextlib
 import os
 import shutil
+import stat
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from lepa.drivers.oci_bundle import (
     MIB,
     PIDS_MAX,
     Bind,
+    Device,
     Isolation,
     Limits,
     Process,
@@ -29,7 +31,7 @@ from lepa.drivers.oci_bundle import (
     process_config,
 )
 from lepa.drivers.oci_runtime import ENVIRONMENT, OciRuntime, installed, write_private
-from lepa.drivers.protocol import Capabilities, DriverError, TaskConfig
+from lepa.drivers.protocol import Capabilities, DeviceNode, DriverError, TaskConfig
 from lepa.drivers.supervised import DEFAULT_PATH, SupervisedDriver, find_user, log_files
 from lepa.drivers.supervisor import cgroups
 from lepa.drivers.supervisor.client import Supervisor
@@ -80,6 +82,8 @@ class OciExec(SupervisedDriver):
     """Driver "exec"."""
 
     name = "exec"
+    options = OPTIONS
+    cgroup_view = False
     capabilities = Capabilities(isolation="chroot")
 
     def __init__(self, supervisor: Supervisor, clock: Clock, settings: ExecSettings, state_dir: str) -> None:
@@ -92,19 +96,19 @@ class OciExec(SupervisedDriver):
     async def fingerprint(self) -> DriverInfo:
         """Detected when a runtime can run a container here; else the reason of each that could not."""
         if os.geteuid() != 0:
-            return DriverInfo(health_description="exec needs the agent to run as root")
+            return DriverInfo(health_description=f"{self.name} needs the agent to run as root")
         if not installed():
             return DriverInfo(health_description="neither crun nor runc was found on the PATH; install one of them")
         runtime, reasons = await self._find_runtime()
         if runtime is None:
             return DriverInfo(health_description="; ".join(reasons))
         self._runtime = runtime
-        attributes = {"driver.exec": "1", "driver.exec.runtime": runtime.name}
+        attributes = {f"driver.{self.name}": "1", f"driver.{self.name}.runtime": runtime.name}
         return DriverInfo(attributes=attributes, detected=True, healthy=True, health_description="Healthy")
 
     def problems(self, config: dict[str, Any]) -> Sequence[str]:
         """What is wrong with a `config` block."""
-        found = OPTIONS.problems(config)
+        found = self.options.problems(config)
         for name in ("pid_mode", "ipc_mode"):
             if config.get(name) and config[name] not in MODES:
                 found.append(f'{name} must be "private" or "host", found {config[name]!r}')
@@ -129,7 +133,9 @@ class OciExec(SupervisedDriver):
         os.makedirs(bundle, mode=0o700, exist_ok=True)
         binds = [*_binds(task), *self._dns_binds(task, bundle)]
         cgroup = f"/{cgroups.PARENT}/{task.id}"
-        config = bundle_config(process, task.task_dir, binds, self._isolation(task, user), self._limits(task), cgroup)
+        devices = [_device(each, user) for each in task.devices]
+        isolation, limits = self._isolation(task, user), self._limits(task)
+        config = bundle_config(process, task.task_dir, binds, isolation, limits, cgroup, devices)
         write_private(os.path.join(bundle, "config.json"), to_json(config))
         pid_file, error_file = os.path.join(bundle, "pid"), os.path.join(bundle, "error")
         return TaskSpec(
@@ -145,7 +151,7 @@ class OciExec(SupervisedDriver):
     def words(self, task: TaskConfig) -> tuple[str, ...]:
         """The command line inside the container."""
         return (
-            _inside(options.text(task.config, "command"), task.task_dir),
+            inside(options.text(task.config, "command"), task.task_dir),
             *options.texts(task.config, "args"),
         )
 
@@ -194,7 +200,8 @@ class OciExec(SupervisedDriver):
                 os.path.join(self._state_dir, f"state-{os.path.basename(program)}"),
                 no_pivot_root=self._settings.no_pivot_root,
             )
-            reason = await runtime.works(os.path.join(self._state_dir, f"trial-{os.getpid()}"), self._trial())
+            directory = os.path.join(self._state_dir, f"trial-{os.getpid()}")
+            reason = await runtime.works(directory, f"lepa-{self.name}-trial-{os.getpid()}", self._trial())
             if not reason:
                 return runtime, []
             reasons.append(f"{runtime.name} does not work here: {reason}")
@@ -207,7 +214,9 @@ class OciExec(SupervisedDriver):
         process = Process(args=("/bin/true",), env=ENVIRONMENT, cwd="/", uid=65534, gid=65534)
         isolation = Isolation(capabilities=capabilities_for(65534, (), (), self._settings.allow_caps))
         limits = Limits(memory_bytes=64 * MIB, cpu_shares=100)
-        return bundle_config(process, root, _host_binds(), isolation, limits, f"/{cgroups.PARENT}/trial-{os.getpid()}")
+        return bundle_config(
+            process, root, _host_binds(), isolation, limits, f"/{cgroups.PARENT}/{self.name}-{os.getpid()}"
+        )
 
     def _user(self, task: TaskConfig) -> Identity:
         user = find_user(task.user or DEFAULT_USER)
@@ -222,6 +231,7 @@ class OciExec(SupervisedDriver):
             ipc_host=options.text(config, "ipc_mode", settings.default_ipc_mode) == "host",
             network=task.network_namespace,
             hostname=task.hostname,
+            cgroup_view=self.cgroup_view,
             capabilities=capabilities_for(
                 user.uid,
                 options.texts(config, "cap_add"),
@@ -271,11 +281,30 @@ def _binds(task: TaskConfig) -> list[Bind]:
     return [*_host_binds(), *own, *volumes]
 
 
+def _device(node: DeviceNode, user: Identity) -> Device:
+    """A device of the host as the task's user shall have it. Raises DriverError when there is none."""
+    try:
+        found = os.stat(node.host_path)
+    except OSError as error:
+        raise DriverError(f"device {node.host_path}: {error.strerror}") from error
+    if not stat.S_ISCHR(found.st_mode) and not stat.S_ISBLK(found.st_mode):
+        raise DriverError(f"device {node.host_path} is no device")
+    return Device(
+        path=node.task_path or node.host_path,
+        kind="c" if stat.S_ISCHR(found.st_mode) else "b",
+        major=os.major(found.st_rdev),
+        minor=os.minor(found.st_rdev),
+        access=node.permissions,
+        uid=user.uid,
+        gid=user.gid,
+    )
+
+
 def _host_binds() -> list[Bind]:
     return [Bind(os.path.realpath(path), path, read_only=True) for path in HOST_FOLDERS if os.path.isdir(path)]
 
 
-def _inside(command: str, task_dir: str) -> str:
+def inside(command: str, task_dir: str) -> str:
     """Where a command is inside the container: a file of the task by its relative name, or one on the PATH."""
     if not os.path.isabs(command):
         for folder in ("local", ""):

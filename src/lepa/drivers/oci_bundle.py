@@ -110,18 +110,36 @@ class Bind(msgspec.Struct, frozen=True):
     propagation: str = "private"
 
 
+class Device(msgspec.Struct, frozen=True):
+    """A device to make inside the task. kind: "c" or "b"; access: of "rwm"."""
+
+    path: str
+    kind: str
+    major: int
+    minor: int
+    access: str = "rwm"
+    uid: int = 0
+    gid: int = 0
+
+
 class Limits(msgspec.Struct, frozen=True):
-    """memory_bytes: the hard limit, 0 for none; memory_low_bytes: the reservation below it; cpus: a list of cores."""
+    """memory_bytes: the hard limit, 0 for none; memory_low_bytes: the reservation below it; cpus: a list of cores, mems
+    of NUMA nodes.
+    """
 
     memory_bytes: int = 0
     memory_low_bytes: int = 0
     cpu_shares: int = 0
     cpus: str = ""
     pids: int = PIDS_MAX
+    mems: str = ""
 
 
 class Isolation(msgspec.Struct, frozen=True):
-    """What is shared with the host and what a task may do. network: path of a namespace, "" for the host's."""
+    """What is shared with the host and what a task may do.
+
+    network: path of a namespace, "" for the host's. cgroup_view: whether the task sees its own limits.
+    """
 
     pid_host: bool = False
     ipc_host: bool = False
@@ -129,6 +147,7 @@ class Isolation(msgspec.Struct, frozen=True):
     hostname: str = ""
     capabilities: tuple[str, ...] = ()
     seccomp: bool = True
+    cgroup_view: bool = False
 
 
 class Process(msgspec.Struct, frozen=True):
@@ -158,7 +177,13 @@ def process_config(process: Process, capabilities: Sequence[str]) -> dict[str, A
 
 
 def bundle_config(
-    process: Process, root: str, binds: Sequence[Bind], isolation: Isolation, limits: Limits, cgroup: str
+    process: Process,
+    root: str,
+    binds: Sequence[Bind],
+    isolation: Isolation,
+    limits: Limits,
+    cgroup: str,
+    devices: Sequence[Device] = (),
 ) -> dict[str, Any]:
     """The whole config.json. binds: in the order of mounting. cgroup: its path in every hierarchy, "/lepa/ID"."""
     config: dict[str, Any] = {
@@ -169,7 +194,8 @@ def bundle_config(
         "linux": {
             "namespaces": _namespaces(isolation),
             "cgroupsPath": cgroup,
-            "resources": _resources(limits),
+            "resources": _resources(limits, devices),
+            "devices": [_device_node(device) for device in devices],
             "maskedPaths": [
                 "/proc/acpi",
                 "/proc/kcore",
@@ -267,6 +293,8 @@ def _system_mounts(isolation: Isolation) -> list[dict[str, Any]]:
     ]
     if not isolation.ipc_host:
         mounts.append(mount("/dev/mqueue", "mqueue", "nosuid", "noexec", "nodev"))
+    if isolation.cgroup_view:
+        mounts.append(mount("/sys/fs/cgroup", "cgroup", "nosuid", "noexec", "nodev", "ro"))
     return mounts
 
 
@@ -277,8 +305,20 @@ def _bind_mount(bind: Bind) -> dict[str, Any]:
     return {"destination": bind.target, "type": "bind", "source": bind.source, "options": options}
 
 
-def _resources(limits: Limits) -> dict[str, Any]:
-    resources: dict[str, Any] = {"pids": {"limit": limits.pids}, "devices": _devices()}
+def _device_node(device: Device) -> dict[str, Any]:
+    return {
+        "path": device.path,
+        "type": device.kind,
+        "major": device.major,
+        "minor": device.minor,
+        "fileMode": 0o660,
+        "uid": device.uid,
+        "gid": device.gid,
+    }
+
+
+def _resources(limits: Limits, devices: Sequence[Device]) -> dict[str, Any]:
+    resources: dict[str, Any] = {"pids": {"limit": limits.pids}, "devices": _devices(devices)}
     if limits.memory_bytes:
         memory = {"limit": limits.memory_bytes, "swap": limits.memory_bytes}
         if limits.memory_low_bytes:
@@ -287,14 +327,20 @@ def _resources(limits: Limits) -> dict[str, Any]:
     cpu: dict[str, Any] = {"shares": cpu_shares(limits.cpu_shares)} if limits.cpu_shares else {}
     if limits.cpus:
         cpu["cpus"] = limits.cpus
+    if limits.mems:
+        cpu["mems"] = limits.mems
     if cpu:
         resources["cpu"] = cpu
     return resources
 
 
-def _devices() -> list[dict[str, Any]]:
-    """No devices but the harmless ones: null, zero, full, random, urandom, tty, and pseudo terminals."""
+def _devices(given: Sequence[Device]) -> list[dict[str, Any]]:
+    """No devices but the harmless ones (null, zero, full, random, urandom, tty, pseudo terminals) and those given."""
     harmless = ((1, 3), (1, 5), (1, 7), (1, 8), (1, 9), (5, 0), (5, 2))
     allowed = [{"allow": True, "type": "c", "major": a, "minor": b, "access": "rwm"} for a, b in harmless]
     terminals = {"allow": True, "type": "c", "major": 136, "access": "rwm"}
-    return [{"allow": False, "access": "rwm"}, *allowed, terminals]
+    own = [
+        {"allow": True, "type": each.kind, "major": each.major, "minor": each.minor, "access": each.access}
+        for each in given
+    ]
+    return [{"allow": False, "access": "rwm"}, *allowed, terminals, *own]

@@ -50,12 +50,11 @@ class OciRuntime:
         """Remove a container with its cgroups; harmless when there is none."""
         await call((self.program, "--root", self._state_dir, "delete", "--force", container))
 
-    async def works(self, directory: str, config: Mapping[str, object]) -> str:
+    async def works(self, directory: str, container: str, config: Mapping[str, object]) -> str:
         """Run a container of `config` to its end in a new `directory`; why that failed, "" when it did not."""
         os.makedirs(directory, mode=0o700, exist_ok=True)
         try:
             write_private(os.path.join(directory, "config.json"), to_json(config))
-            container = f"lepa-trial-{os.getpid()}"
             code, said = await call((self.program, "--root", self._state_dir, "run", "--bundle", directory, container))
             await self.delete(container)
         finally:

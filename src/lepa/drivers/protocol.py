@@ -25,6 +25,14 @@ class Mount(Wire, frozen=True):
     propagation: str = "private"
 
 
+class DeviceNode(Wire, frozen=True):
+    """A device of the host to appear inside the task. permissions: of reading, writing and making it, as "rwm"."""
+
+    host_path: str = ""
+    task_path: str = ""
+    permissions: str = "rwm"
+
+
 class TaskConfig(Wire, frozen=True):
     """Everything a driver needs to start one task; all texts are interpolated already.
 
@@ -57,6 +65,7 @@ class TaskConfig(Wire, frozen=True):
     stderr_path: str = ""
     logs: LogConfig = LogConfig()
     mounts: tuple[Mount, ...] = ()
+    devices: tuple[DeviceNode, ...] = ()
     network_namespace: str = ""
     hostname: str = ""
     dns: DNSConfig | None = None

@@ -127,6 +127,7 @@ class RawExec(SupervisedDriver):
             cwd=options.text(task.config, "work_dir") or task.task_dir or "/",
             identity=without_no_change(identity),
             oom_score_adj=options.number(task.config, "oom_score_adj"),
+            network=task.network_namespace,
         )
 
 

@@ -5,10 +5,16 @@ from typing import Any
 
 import msgspec
 
-from lepa.drivers.docker import DockerDriver, DockerSettings
+from lepa.drivers.docker import DockerDriver
+from lepa.drivers.docker_settings import DockerSettings
+from lepa.drivers.java import OciJava
 from lepa.drivers.mock import MockDriver
 from lepa.drivers.oci import ExecSettings, OciExec
+from lepa.drivers.podman import PodmanDriver
+from lepa.drivers.podman_config import PodmanSettings
 from lepa.drivers.protocol import Driver
+from lepa.drivers.qemu import Qemu
+from lepa.drivers.qemu_config import QemuSettings
 from lepa.drivers.raw_exec import RawExec, RawExecSettings
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import Clock
@@ -32,7 +38,14 @@ def build_drivers(host: DriverHost, plugins: Mapping[str, dict[str, Any]]) -> di
     A driver that cannot work here is built all the same: its fingerprint says undetected, and why. Raises
     LepaError(invalid) for a plugin block with unknown or wrong settings.
     """
-    return {name: factory(host, plugins.get(name, {})) for name, factory in FACTORIES.items()}
+    return {
+        name: factory(host, plugins.get(name) or plugins.get(ALIASES.get(name, ""), {}))
+        for name, factory in FACTORIES.items()
+    }
+
+
+ALIASES = {"podman": "nomad-driver-podman"}
+"""Names by which other orchestrators know the `plugin` block of a driver."""
 
 
 def _settings(kind: Any, driver: str, raw: dict[str, Any]) -> Any:
@@ -50,11 +63,26 @@ def _exec(host: DriverHost, raw: dict[str, Any]) -> Driver:
     return OciExec(host.supervisor, host.clock, _settings(ExecSettings, "exec", raw), host.state_dir)
 
 
+def _java(host: DriverHost, raw: dict[str, Any]) -> Driver:
+    return OciJava(host.supervisor, host.clock, _settings(ExecSettings, "java", raw), host.state_dir)
+
+
+def _qemu(host: DriverHost, raw: dict[str, Any]) -> Driver:
+    return Qemu(host.supervisor, host.clock, _settings(QemuSettings, "qemu", raw))
+
+
 def _docker(host: DriverHost, raw: dict[str, Any]) -> Driver:
     try:
         return DockerDriver(host.clock, _settings(DockerSettings, "docker", raw), host.state_dir)
     except (ValueError, OSError) as error:
         raise invalid(f"plugin 'docker': {error}") from error
+
+
+def _podman(host: DriverHost, raw: dict[str, Any]) -> Driver:
+    try:
+        return PodmanDriver(host.clock, _settings(PodmanSettings, "podman", raw), host.state_dir)
+    except (ValueError, TypeError) as error:
+        raise invalid(f"plugin 'podman': {error}") from error
 
 
 def _mock(host: DriverHost, raw: dict[str, Any]) -> Driver:
@@ -64,6 +92,9 @@ def _mock(host: DriverHost, raw: dict[str, Any]) -> Driver:
 FACTORIES: dict[str, Factory] = {
     "docker": _docker,
     "exec": _exec,
+    "java": _java,
     "mock_driver": _mock,
+    "podman": _podman,
+    "qemu": _qemu,
     "raw_exec": _raw_exec,
 }

@@ -3,6 +3,7 @@ from typing import Any
 import pytest
 
 from lepa.drivers.docker_config import (
+    AllowedModes,
     Rules,
     VolumesSettings,
     config_problems,
@@ -191,3 +192,34 @@ def test_the_rest_is_passed_on() -> None:
     assert found["Dns"] == ["10.0.0.3"]
     assert found["LogConfig"] == {"Type": "local", "Config": {"max-size": "1m"}}
     assert (found["Init"], found["ShmSize"], found["PidsLimit"]) == (True, 5, 9)
+
+
+def test_modes_that_share_with_the_host_need_the_operators_consent() -> None:
+    guarded = Rules()
+    for option in ("pid_mode", "ipc_mode", "userns_mode", "uts_mode"):
+        said = config_problems({"image": "i", option: "host"}, guarded)
+        assert "needs allow_privileged" in said[0]
+        assert config_problems({"image": "i", option: "host"}, FREE) == []
+    assert config_problems({"image": "i", "pid_mode": "container:x"}, guarded) != []
+    assert config_problems({"image": "i", "ipc_mode": "private"}, guarded) == []
+    listed = Rules(allowed_modes=AllowedModes(pid=("host",), ipc=("none",)))
+    assert config_problems({"image": "i", "pid_mode": "host"}, listed) == []
+    assert "allowed_modes.ipc" in config_problems({"image": "i", "ipc_mode": "shareable"}, listed)[0]
+
+
+def test_limits_of_processes_must_be_numbers() -> None:
+    assert config_problems({"image": "i", "ulimit": [{"nofile": "1024:2048", "nproc": "5"}]}, FREE) == []
+    assert "ulimit: nofile" in config_problems({"image": "i", "ulimit": [{"nofile": "many"}]}, FREE)[0]
+
+
+def test_in_the_groups_network_ports_and_names_are_the_groups() -> None:
+    made = container_body(
+        make(config={"image": "i", "ports": ["http"], "dns_servers": ["1.1.1.1"], "hostname": "h"}),
+        FREE,
+        lambda path: path,
+        joined="container:x",
+    )
+    assert made["HostConfig"]["NetworkMode"] == "container:x"
+    assert not {"Dns", "ExtraHosts"} & set(made["HostConfig"])
+    assert "Hostname" not in made
+    assert "NetworkingConfig" not in made

@@ -14,7 +14,7 @@ def host() -> DriverHost:
 
 def test_every_driver_is_built_under_its_own_name(host: DriverHost) -> None:
     drivers = build_drivers(host, {})
-    assert set(drivers) == set(FACTORIES) == {"docker", "exec", "mock_driver", "raw_exec"}
+    assert set(drivers) == set(FACTORIES) == {"docker", "exec", "java", "mock_driver", "podman", "qemu", "raw_exec"}
     assert all(driver.name == name for name, driver in drivers.items())
 
 

@@ -29,13 +29,14 @@ class Identity(NamedTuple):
 
 
 class Command(NamedTuple):
-    """A program to run: argv[0] is an absolute path."""
+    """A program to run: argv[0] is an absolute path. network: path of a network namespace, "" for the supervisor's."""
 
     argv: tuple[str, ...]
     env: dict[str, str] = {}
     cwd: str = "/"
     identity: Identity = Identity()
     oom_score_adj: int = 0
+    network: str = ""
 
 
 class TaskSpec(NamedTuple):
@@ -115,6 +116,7 @@ def command(raw: dict[str, Any]) -> Command:
             int(identity.get("uid", NO_CHANGE)), int(identity.get("gid", NO_CHANGE)), tuple(identity.get("groups", ()))
         ),
         oom_score_adj=int(raw.get("oom_score_adj", 0)),
+        network=str(raw.get("network", "")),
     )
 
 

@@ -1,0 +1,240 @@
+"""What containers share: a group's network, credentials, images that go, containers nobody knows.
+
+Modules: lepa.drivers.docker_network, lepa.drivers.docker_leftovers, lepa.drivers.docker_images,
+lepa.drivers.docker_settings, lepa.drivers.container_driver, lepa.drivers.docker_session.
+"""
+
+import asyncio
+import base64
+import contextlib
+import json
+import os
+import subprocess
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+from tests.components import BUSYBOX_IMAGE
+from tests.integration.conftest import MakeTask
+from tests.integration.test_docker_driver import Host, container
+
+from lepa.drivers.docker_api import DockerError
+from lepa.drivers.docker_images import ask_helper, from_config, registry_of
+from lepa.drivers.docker_network import infra_name
+from lepa.drivers.docker_settings import (
+    AuthSettings,
+    DanglingSettings,
+    DockerSettings,
+    GcSettings,
+    TlsSettings,
+    tls_context,
+)
+from lepa.drivers.docker_settings import rules as rules_of
+from lepa.drivers.protocol import DeviceNode, DriverError
+from lepa.model.errors import LepaError
+from lepa.model.resources import DNSConfig
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+async def host(docker_endpoint: str, tmp_path: Path) -> AsyncIterator[Host]:
+    found = Host(docker_endpoint, tmp_path / "state")
+    yield found
+    for task_id in found.started:
+        with contextlib.suppress(LepaError):
+            await found.driver.destroy(task_id)
+    await found.driver.close()
+
+
+@pytest.fixture
+def namespace() -> Iterator[str]:
+    """A network namespace with an address on its loopback that nothing else has."""
+    name = f"lepa-t-{uuid.uuid4().hex[:8]}"
+    subprocess.run(["ip", "netns", "add", name], check=True)
+    subprocess.run(["ip", "-n", name, "link", "set", "lo", "up"], check=True)
+    subprocess.run(["ip", "-n", name, "address", "add", "10.123.45.6/32", "dev", "lo"], check=True)
+    yield f"/run/netns/{name}"
+    subprocess.run(["ip", "netns", "delete", name], check=True)
+
+
+async def exists(host: Host, name: str) -> bool:
+    try:
+        await host.driver._api.inspect(name)
+    except DockerError as error:
+        return error.status != 404
+    return True
+
+
+async def test_tasks_of_a_group_join_its_network_and_take_it_up_again(
+    host: Host, make_task: MakeTask, namespace: str, tmp_path: Path
+) -> None:
+    """Two tasks meet on loopback; the standing container goes with the last of them."""
+    alloc = uuid.uuid4().hex
+    same = {"network_namespace": namespace, "alloc_id": alloc, "hostname": "ignored", "dns": DNSConfig(("10.0.0.1",))}
+    serve = "echo hi > /tmp/index.html; exec httpd -f -p 10.123.45.6:8080 -h /tmp"
+    server = replace(container(make_task, serve, extra_hosts=["x:10.0.0.1"]), **same)
+    started = await host.start(server)
+    ask = "for i in 1 2 3 4 5 6 7 8 9; do wget -qO- http://10.123.45.6:8080/ && exit 0; sleep 0.3; done; exit 1"
+    asker = replace(make_task(name="asker", config=container(make_task, ask).config), **same)
+    assert (await host.run(asker)).successful
+    assert (tmp_path / "asker.stdout.0").read_text() == "hi\n"
+    await host.driver.destroy(asker.id)
+    assert await exists(host, infra_name(alloc))
+    await host.driver.close()
+    host.driver = host.new_driver()
+    await host.driver.recover(server, started.handle)
+    await host.driver.destroy(server.id)
+    assert not await exists(host, infra_name(alloc))
+
+
+async def test_a_network_that_cannot_be_entered_fails_the_start_and_leaves_nothing(
+    host: Host, make_task: MakeTask, tmp_path: Path
+) -> None:
+    alloc = uuid.uuid4().hex
+    nothing = tmp_path / "no-namespace"
+    nothing.touch()
+    with pytest.raises(DriverError):
+        await host.driver.start(replace(container(make_task, "true"), network_namespace=str(nothing), alloc_id=alloc))
+    assert not await exists(host, infra_name(alloc))
+
+
+async def test_given_devices_appear_in_the_container(host: Host, make_task: MakeTask, tmp_path: Path) -> None:
+    given = DeviceNode(host_path="/dev/null", task_path="/dev/fake0", permissions="rw")
+    task = replace(container(make_task, "test -c /dev/fake0 && test -c /dev/full"), devices=(given,))
+    assert (await host.run(task)).successful
+
+
+async def test_containers_of_no_task_are_removed_once_they_are_old_enough(host: Host, make_task: MakeTask) -> None:
+    task = container(make_task, "sleep 100")
+    await host.start(task)
+    number = host.driver._containers[task.id].number
+    assert await host.driver._leftovers.look() == []
+    await host.driver.close()
+    host.driver = host.new_driver()
+    assert await host.driver._leftovers.look() == [], "it is younger than the grace"
+    await host.driver.close()
+    old = DanglingSettings(creation_grace="0s", dry_run=True)
+    host.driver = host.new_driver(gc=GcSettings(dangling_containers=old))
+    assert await host.driver._leftovers.look() == [number]
+    assert await exists(host, number)
+    await host.driver.close()
+    host.driver = host.new_driver(gc=GcSettings(dangling_containers=DanglingSettings(creation_grace="0s")))
+    assert await host.driver._leftovers.look() == [number]
+    assert not await exists(host, number)
+
+
+async def test_a_loaded_image_goes_after_its_last_task_and_one_made_here_stays(
+    host: Host, make_task: MakeTask, tmp_path: Path
+) -> None:
+    name = f"lepa-test/loaded-{uuid.uuid4().hex[:8]}:1"
+    docker = ["docker", "-H", host.endpoint]
+    subprocess.run([*docker, "tag", BUSYBOX_IMAGE, name], check=True)
+    archive = tmp_path / "alloc/task/local/image.tar"
+    subprocess.run([*docker, "save", "-o", archive, name], check=True)
+    subprocess.run([*docker, "rmi", name], check=True, capture_output=True)
+    await host.driver.close()
+    host.driver = host.new_driver(gc=GcSettings(image_delay="10ms"))
+    task = make_task(config={"image": name, "load": "local/image.tar", "command": "/bin/true"})
+    assert (await host.run(task)).successful
+    assert await host.driver._api.has_image(name)
+    await host.driver.destroy(task.id)
+    async with asyncio.timeout(20):
+        while await host.driver._api.has_image(name):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    plain = container(make_task, "true")
+    assert (await host.run(plain)).successful
+    await host.driver.destroy(plain.id)
+    await asyncio.sleep(0.1)
+    assert await host.driver._api.has_image(BUSYBOX_IMAGE)
+
+
+async def test_ended_containers_stay_when_the_operator_wants_to_see_them(host: Host, make_task: MakeTask) -> None:
+    await host.driver.close()
+    host.driver = host.new_driver(gc=GcSettings(container=False))
+    task = container(make_task, "exit 3")
+    await host.run(task)
+    number = host.driver._containers[task.id].number
+    await host.driver.destroy(task.id)
+    assert (await host.driver._api.inspect(number))["State"]["ExitCode"] == 3
+    await host.driver._api.remove(number)
+
+
+async def test_logs_go_to_the_receiver_that_the_job_names(host: Host, make_task: MakeTask) -> None:
+    """Docker's syslog driver, with a receiver of the test."""
+    got: asyncio.Queue[bytes] = asyncio.Queue()
+
+    class Receiver(asyncio.DatagramProtocol):
+        def datagram_received(self, data: bytes, addr: Any) -> None:
+            got.put_nowait(data)
+
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.create_datagram_endpoint(Receiver, local_addr=("127.0.0.1", 0))
+    port = transport.get_extra_info("sockname")[1]
+    logging = {"type": "syslog", "config": [{"syslog-address": f"udp://127.0.0.1:{port}", "tag": "mine"}]}
+    await host.run(container(make_task, "echo to the receiver", logging=logging))
+    async with asyncio.timeout(10):
+        said = await got.get()
+    assert b"mine" in said
+    assert b"to the receiver" in said
+    transport.close()
+
+
+def test_credentials_come_from_dockers_file(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    auth = base64.b64encode(b"me:secret").decode()
+    path.write_text(json.dumps({"auths": {"reg.example:5000": {"auth": auth}, "https://other": {"auth": "x"}}}))
+    assert from_config(str(path), "reg.example:5000") == {"auth": auth, "serveraddress": "reg.example:5000"}
+    assert from_config(str(path), "other") == {"auth": "x", "serveraddress": "other"}
+    assert from_config(str(path), "third") is None
+    path.write_text("{")
+    with pytest.raises(DriverError, match="cannot be read"):
+        from_config(str(path), "x")
+
+
+async def test_credentials_come_from_a_helper(
+    host: Host, make_task: MakeTask, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    helper = tmp_path / "docker-credential-mine"
+    helper.write_text(
+        "#!/bin/sh\nread server\ncase $server in\n"
+        'reg:5000) echo \'{"ServerURL":"reg","Username":"u","Secret":"s"}\';;\n'
+        'tok:5000) echo \'{"Username":"<token>","Secret":"t"}\';;\n'
+        "bad:5000) echo nonsense;;\n*) exit 1;; esac\n"
+    )
+    helper.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    assert await ask_helper("mine", "reg:5000") == {"username": "u", "password": "s", "serveraddress": "reg:5000"}
+    assert await ask_helper("mine", "tok:5000") == {"identitytoken": "t", "serveraddress": "tok:5000"}
+    assert await ask_helper("mine", "other") is None
+    with pytest.raises(DriverError, match="not Docker's"):
+        await ask_helper("mine", "bad:5000")
+    with pytest.raises(DriverError, match="was not found"):
+        await ask_helper("nothing", "x")
+    await host.driver.close()
+    host.driver = host.new_driver(auth=AuthSettings(helper="mine"))
+    images = host.driver._images
+    assert (await images.credentials(make_task(config={}), "reg:5000/web:1") or {})["username"] == "u"
+    with pytest.raises(DriverError):
+        await images.credentials(make_task(config={}), "bad:5000/web:1")
+    soft = make_task(config={"auth_soft_fail": True})
+    assert await images.credentials(soft, "bad:5000/web:1") is None
+    given = make_task(config={"auth": [{"username": "a", "password": "b"}]})
+    assert (await images.credentials(given, "reg:5000/web:1") or {})["username"] == "a"
+
+
+def test_the_registry_is_the_first_part_that_looks_like_a_host() -> None:
+    assert registry_of("reg:5000/a/b:1") == "reg:5000"
+    assert registry_of("localhost/a") == "localhost"
+    assert registry_of("library/redis:7") == registry_of("redis") == "index.docker.io/v1/"
+
+
+def test_settings_become_rules(tmp_path: Path) -> None:
+    made = rules_of(DockerSettings(pids_limit=7, oom_score_adj=3), 1000.0)
+    assert (made.pids_limit, made.oom_score_adj, made.core_mhz) == (7, 3, 1000.0)
+    assert tls_context(TlsSettings()) is None
+    with pytest.raises(OSError):
+        tls_context(TlsSettings(cert=str(tmp_path / "none")))
