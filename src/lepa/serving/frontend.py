@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -45,6 +45,9 @@ from lepa.serving.registry_follower import REPORT_EVERY_S, RegistryFollower
 from lepa.serving.replicas import ReplicaServer
 from lepa.serving.selection_memory import SelectionUpdate
 
+if TYPE_CHECKING:
+    from lepa.serving.grpc_door import GrpcDoor
+
 log = logging.getLogger(__name__)
 
 IDLE_S = 75.0
@@ -67,7 +70,8 @@ ManagementFinder = Callable[[], Awaitable[Address]]
 class FrontendSettings(Struct, frozen=True):
     """host, port: where predictions are asked. rpc_port: where model containers connect. 0 is any free port.
     cache_bytes: room for predictions already made; 0 caches nothing and joins no equal queries. compat: speak of errors
-    as Clipper did. discovery: where services are looked up, a URL of `addressing`; "" for nowhere."""
+    as Clipper did. discovery: where services are looked up, a URL of `addressing`; "" for nowhere. grpc_port: where the
+    Open Inference Protocol is spoken over gRPC; None for nowhere."""
 
     host: str = "127.0.0.1"
     port: int = 1337
@@ -75,6 +79,7 @@ class FrontendSettings(Struct, frozen=True):
     cache_bytes: int = 32 << 20
     compat: bool = False
     discovery: str = ""
+    grpc_port: int | None = None
 
 
 class QueryFrontend:
@@ -107,6 +112,8 @@ class QueryFrontend:
         self._doors = OpenDoors(self, PassThrough(services), self._tasks)
         self.views = self._views()
         self.port = settings.port
+        self.grpc_port = settings.grpc_port
+        self._open = contextlib.AsyncExitStack()
 
     async def __aenter__(self) -> Self:
         self._loop = asyncio.get_running_loop()
@@ -120,6 +127,9 @@ class QueryFrontend:
             self._tasks.start("tell", self._tell(self._follower))
         try:
             await self._listen()
+            if self.grpc_port is not None:
+                door = _grpc_door()(self, self._settings.host, self.grpc_port)
+                self.grpc_port = (await self._open.enter_async_context(door)).port
         except BaseException:
             await self._tasks.close()
             await self.replicas.__aexit__(None, None, None)
@@ -141,6 +151,7 @@ class QueryFrontend:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
     ) -> None:
+        await self._open.aclose()
         await self._tasks.close()
         self._server.close()
         for connection in list(self.connections):
@@ -327,6 +338,17 @@ class QueryFrontend:
         }
 
 
+def _grpc_door() -> "type[GrpcDoor]":
+    """gRPC is an extra, and takes a while to import: only who wants it needs it."""
+    try:
+        from lepa.serving.grpc_door import GrpcDoor
+    except ImportError as error:
+        raise LepaError(
+            "unsupported", f'a port for gRPC needs the extra "grpc": pip install "lepa[grpc]" ({error})'
+        ) from error
+    return GrpcDoor
+
+
 class _Together:
     """The answers to one `input_batch`, in the order of its inputs."""
 
@@ -377,6 +399,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         options.cache_bytes,
         options.compat == "clipper",
         options.discovery,
+        options.grpc_port,
     )
     try:
         uvloop.run(_serve(settings, management_finder(options.management, options.discovery), options.ready_file))
@@ -392,6 +415,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--host", default=defaults.host, help="address to listen on")
     parser.add_argument("--port", type=int, default=defaults.port, help="HTTP port, 0 for a free one")
     parser.add_argument("--rpc-port", type=int, default=defaults.rpc_port, help="port for model containers")
+    parser.add_argument(
+        "--grpc-port", type=int, help="port for the Open Inference Protocol over gRPC, 0 for a free one"
+    )
     parser.add_argument("--cache-bytes", type=int, default=defaults.cache_bytes, help="bytes of the prediction cache")
     parser.add_argument("--compat", choices=("clipper",), help="speak of errors as Clipper did")
     parser.add_argument("--management", required=True, help="the management frontend: host:port, or service:NAME")
@@ -419,7 +445,8 @@ async def _serve(settings: FrontendSettings, management: ManagementFinder, ready
     async with QueryFrontend(settings, management, SystemClock(), SystemRandom()) as frontend:
         log.info("query frontend listens port=%d rpc_port=%d", frontend.port, frontend.replicas.port)
         if ready_file:
-            write_ready_file(ready_file, {"port": frontend.port, "rpc_port": frontend.replicas.port})
+            ports = {"port": frontend.port, "rpc_port": frontend.replicas.port}
+            write_ready_file(ready_file, ports | ({"grpc_port": frontend.grpc_port} if frontend.grpc_port else {}))
         await stop.wait()
 
 

@@ -1,4 +1,6 @@
-"""Pure: the Open Inference Protocol, version 2, over REST: tensors to inputs, outputs to tensors.
+"""Pure: the Open Inference Protocol, version 2: tensors to inputs, outputs to tensors, and its REST form.
+
+`grpc_door` speaks it over gRPC.
 
 An application is a model of the protocol: it takes one input tensor whose first dimension counts the queries, and gives
 one output tensor. Binary tensor data (the extension that Triton's client uses unless it is told otherwise) is read;
@@ -11,20 +13,22 @@ answers are JSON, which every client reads.
 from array import array
 from collections.abc import Sequence
 from math import prod
-from struct import unpack_from
+from struct import pack, unpack_from
 from sys import byteorder
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from lepa.model.errors import invalid
+from lepa.model.errors import invalid, not_found
 from lepa.serving.inputs import BATCH_ITEMS_MAX, InputType
-from lepa.serving.query import Answer
+from lepa.serving.query import Answer, Predictions, ServedApplication
 
 BINARY_HEADER = b"inference-header-content-length"
 """Bytes of JSON at the beginning of a body; what follows is binary tensor data."""
 ELEMENTS_MAX = 10_000_000
+PLATFORM = "lepa"
+OUTPUT = "output"
 
 _ARRAY_CODES = {
     "BOOL": "b",
@@ -66,19 +70,34 @@ def decode_infer(body: bytes, json_length: int | None) -> tuple[InferRequest, li
         request = msgspec.json.decode(head, type=InferRequest)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise invalid(f"the request is not of the inference protocol: {error}") from error
+    tensor = one_tensor(request)
+    if tensor.data is None:
+        data = memoryview(body)[len(head) :]
+        size = tensor.parameters.get("binary_data_size")
+        if not isinstance(size, int) or size != len(data):
+            raise invalid(f"{tensor.name} announces {size} bytes of binary data, {len(data)} were sent")
+        elements = raw_elements(tensor.datatype, data)
+    else:
+        elements = _flat(tensor.data)
+    check_count(tensor, elements)
+    return request, elements
+
+
+def one_tensor(request: InferRequest) -> Tensor:
+    """The one input tensor of a request. Raises LepaError(invalid) for another number, or a shape that is none."""
     if len(request.inputs) != 1:
         raise invalid(f"an application takes one input tensor, the request has {len(request.inputs)}")
     tensor = request.inputs[0]
-    count = prod(tensor.shape)
-    if not tensor.shape or min(tensor.shape) < 0 or count > ELEMENTS_MAX:
+    if not tensor.shape or min(tensor.shape) < 0 or prod(tensor.shape) > ELEMENTS_MAX:
         raise invalid(f"shape {tensor.shape} of {tensor.name} counts no queries, or too many elements")
-    if tensor.data is None:
-        elements = _binary(tensor, memoryview(body)[len(head) :])
-    else:
-        elements = _flat(tensor.data)
+    return tensor
+
+
+def check_count(tensor: Tensor, elements: Sequence[Any]) -> None:
+    """Raises LepaError(invalid) where there are not as many elements as the shape says."""
+    count = prod(tensor.shape)
     if len(elements) != count:
         raise invalid(f"shape {tensor.shape} of {tensor.name} has {count} elements, {len(elements)} were sent")
-    return request, elements
 
 
 def _flat(data: list[Any]) -> list[Any]:
@@ -91,19 +110,27 @@ def _flat(data: list[Any]) -> list[Any]:
     return data
 
 
-def _binary(tensor: Tensor, data: memoryview) -> list[Any]:
-    size = tensor.parameters.get("binary_data_size")
-    if not isinstance(size, int) or size != len(data):
-        raise invalid(f"{tensor.name} announces {size} bytes of binary data, {len(data)} were sent")
-    if tensor.datatype == "BYTES":
+def raw_elements(datatype: str, data: memoryview) -> list[Any]:
+    """The elements of binary tensor data: little-endian numbers, or texts with their lengths before them."""
+    if datatype == "BYTES":
         return _strings(data)
-    code = _ARRAY_CODES.get(tensor.datatype)
+    code = _ARRAY_CODES.get(datatype)
     if code is None or len(data) % array(code).itemsize:
-        raise invalid(f"{size} bytes are no tensor of {tensor.datatype}; known are {', '.join(_ARRAY_CODES)}, BYTES")
+        raise invalid(f"{len(data)} bytes are no tensor of {datatype}; known are {', '.join(_ARRAY_CODES)}, BYTES")
     elements = array(code, bytes(data))
     if byteorder == "big":
         elements.byteswap()
     return elements.tolist()
+
+
+def raw_data(datatype: str, elements: Sequence[Any]) -> bytes:
+    """The elements of an output tensor as binary tensor data."""
+    if datatype == "BYTES":
+        return b"".join(pack("<I", len(text)) + text for text in (element.encode() for element in elements))
+    packed = array(_ARRAY_CODES[datatype], elements)
+    if byteorder == "big":
+        packed.byteswap()
+    return packed.tobytes()
 
 
 def _strings(data: memoryview) -> list[bytes]:
@@ -147,17 +174,23 @@ def _text(element: Any, kind: InputType) -> bytes:
 
 def encode_infer(application: str, version: str, request_id: str, answers: Sequence[Answer]) -> bytes:
     """The answer to an infer request. Default outputs are marked in the parameters of the output, with the reason."""
-    datatype, shape, data = _tensor([msgspec.json.decode(answer.output) for answer in answers])
-    output: dict[str, Any] = {"name": "output", "datatype": datatype, "shape": shape, "data": data}
-    reasons = [answer.explanation for answer in answers if answer.explanation]
-    if reasons:
-        output["parameters"] = {"defaults": len(reasons), "default_explanation": reasons[0]}
+    datatype, shape, data = output_tensor(answers)
+    output: dict[str, Any] = {"name": OUTPUT, "datatype": datatype, "shape": shape, "data": data}
+    if parameters := output_parameters(answers):
+        output["parameters"] = parameters
     body: dict[str, Any] = {"model_name": application, "model_version": version, "outputs": [output]}
     return msgspec.json.encode({**body, "id": request_id} if request_id else body)
 
 
-def _tensor(values: list[Any]) -> tuple[str, list[int], list[Any]]:
+def output_parameters(answers: Sequence[Answer]) -> dict[str, int | str]:
+    """What is said of an output beside its elements: how many of them are defaults, and why the first one is."""
+    reasons = [answer.explanation for answer in answers if answer.explanation]
+    return {"defaults": len(reasons), "default_explanation": reasons[0]} if reasons else {}
+
+
+def output_tensor(answers: Sequence[Answer]) -> tuple[str, list[int], list[Any]]:
     """Datatype, shape and elements of the outputs as one tensor; what is not numbers of one shape goes as text."""
+    values = [msgspec.json.decode(answer.output) for answer in answers]
     rows = [value if isinstance(value, list) else [value] for value in values]
     widths = {len(row) for row in rows}
     elements = [element for row in rows for element in row]
@@ -174,20 +207,37 @@ def _tensor(values: list[Any]) -> tuple[str, list[int], list[Any]]:
     return "BYTES", [len(values)], texts
 
 
-def metadata(application: str, versions: Sequence[str], kind: InputType) -> bytes:
+def application_named(predictions: Predictions, name: str) -> ServedApplication:
+    """The application that is served under a name. Raises LepaError(not_found)."""
+    served = predictions.applications.get(name)
+    if served is None:
+        raise not_found(f"there is no application {name}")
+    return served
+
+
+def versions_of(served: ServedApplication) -> list[str]:
+    """The versions of the models that may answer."""
+    return [key.partition(":")[2] for key in served.arms]
+
+
+def is_ready(predictions: Predictions, served: ServedApplication) -> bool:
+    """Whether every model that may answer has a replica."""
+    return bool(served.arms) and all(predictions.models[key].batcher.replica_count for key in served.arms)
+
+
+def metadata(served: ServedApplication) -> dict[str, Any]:
     """What the protocol tells of an application."""
-    datatype = _NATURAL[kind.name]
+    datatype = _NATURAL[served.input_type.name]
     shape = [-1] if datatype == "BYTES" else [-1, -1]
-    body = {
-        "name": application,
-        "versions": list(versions),
-        "platform": "lepa",
+    return {
+        "name": served.name,
+        "versions": versions_of(served),
+        "platform": PLATFORM,
         "inputs": [{"name": "input", "datatype": datatype, "shape": shape}],
-        "outputs": [{"name": "output", "datatype": "BYTES", "shape": [-1]}],
+        "outputs": [{"name": OUTPUT, "datatype": "BYTES", "shape": [-1]}],
     }
-    return msgspec.json.encode(body)
 
 
-def server_metadata(version: str) -> bytes:
+def server_metadata(version: str) -> dict[str, Any]:
     """What the protocol tells of the server."""
-    return msgspec.json.encode({"name": "lepa", "version": version, "extensions": ["binary_tensor_data"]})
+    return {"name": PLATFORM, "version": version, "extensions": ["binary_tensor_data"]}

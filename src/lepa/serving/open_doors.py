@@ -15,6 +15,7 @@ from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.serving import inference_protocol, openai_api
 from lepa.serving.http_connection import Headers, HttpConnection
+from lepa.serving.inference_protocol import application_named
 from lepa.serving.pass_through import PassThrough
 from lepa.serving.query import Answer, Predictions, Reply, ServedApplication
 
@@ -52,12 +53,6 @@ class OpenDoors:
         except LepaError as error:
             _refuse(connection, path, error)
 
-    def _application(self, name: str) -> ServedApplication:
-        served = self._frontend.predictions.applications.get(name)
-        if served is None:
-            raise not_found(f"there is no application {name}")
-        return served
-
     def _gather(
         self,
         connection: HttpConnection,
@@ -91,14 +86,16 @@ class OpenDoors:
     def _inference(self, connection: HttpConnection, method: bytes, path: str, headers: Headers, body: bytes) -> None:
         parts = path.strip("/").split("/")
         if parts == ["v2"]:
-            connection.ok(inference_protocol.server_metadata(__version__))
+            connection.ok(msgspec.json.encode(inference_protocol.server_metadata(__version__)))
         elif parts == ["v2", "health", "live"]:
             connection.ok(b'{"live":true}')
         elif parts == ["v2", "health", "ready"]:
             ready = self._frontend.configured
             connection.reply(200 if ready else 503, b'{"ready":true}' if ready else b'{"ready":false}')
         elif parts[:2] == ["v2", "models"] and len(parts) > 2:
-            self._model(connection, method, self._application(parts[2]), parts[3:], headers, body)
+            self._model(
+                connection, method, application_named(self._frontend.predictions, parts[2]), parts[3:], headers, body
+            )
         else:
             raise not_found(f"the inference protocol has no {path}")
 
@@ -117,9 +114,9 @@ class OpenDoors:
         if rest == ["infer"] and method == b"POST":
             self._infer(connection, served, version, headers, body)
         elif not rest and method == b"GET":
-            connection.ok(inference_protocol.metadata(served.name, self._versions(served), served.input_type))
+            connection.ok(msgspec.json.encode(inference_protocol.metadata(served)))
         elif rest == ["ready"] and method == b"GET":
-            ready = self._ready(served)
+            ready = inference_protocol.is_ready(self._frontend.predictions, served)
             connection.reply(200 if ready else 503, b'{"ready":true}' if ready else b'{"ready":false}')
         else:
             raise not_found(f"the inference protocol has no {method.decode()} of {'/'.join(rest)} of a model")
@@ -129,16 +126,9 @@ class OpenDoors:
     ) -> None:
         request, elements = inference_protocol.decode_infer(body, _json_length(headers, body))
         inputs = inference_protocol.inputs_of(request, elements, served.input_type)
-        shown = version or next(iter(self._versions(served)), "")
+        shown = version or next(iter(inference_protocol.versions_of(served)), "")
         done = partial(inference_protocol.encode_infer, served.name, shown, request.id)
         self._gather(connection, b"/v2", served, inputs, version, done)
-
-    def _versions(self, served: ServedApplication) -> list[str]:
-        return [key.partition(":")[2] for key in served.arms]
-
-    def _ready(self, served: ServedApplication) -> bool:
-        models = self._frontend.predictions.models
-        return bool(served.arms) and all(models[key].batcher.replica_count for key in served.arms)
 
     # OpenAI's API
 
@@ -148,7 +138,7 @@ class OpenDoors:
             return
         if path not in openai_api.PASSED_THROUGH or method != b"POST":
             raise not_found(f"{method.decode()} {path.decode(errors='replace')} is not served")
-        served = self._application(openai_api.decode_model(body))
+        served = application_named(self._frontend.predictions, openai_api.decode_model(body))
         endpoint = self._frontend.predictions.endpoint(served)
         if endpoint:
             work = self._pass_through.relay(connection, endpoint, path, headers, body)

@@ -9,7 +9,9 @@ import pytest
 from lepa.model.errors import LepaError
 from lepa.serving.inference_protocol import decode_infer, encode_infer, inputs_of, metadata
 from lepa.serving.inputs import INPUT_TYPES
-from lepa.serving.query import Answer
+from lepa.serving.metrics import ApplicationMetrics
+from lepa.serving.query import Answer, ServedApplication
+from lepa.serving.records import Application
 
 
 def body(
@@ -116,4 +118,8 @@ def test_defaults_are_marked() -> None:
 
 
 def test_metadata() -> None:
-    assert json.loads(metadata("app", ["1"], INPUT_TYPES["floats"]))["inputs"][0]["datatype"] == "FP32"
+    served = ServedApplication(Application("app", "floats", "-1", 1000), ApplicationMetrics(0.0))
+    served.set_arms({"m:1": 1.0, "m:2": 1.0}, ())
+    found = metadata(served)
+    assert found["inputs"] == [{"name": "input", "datatype": "FP32", "shape": [-1, -1]}]
+    assert found["versions"] == ["1", "2"]

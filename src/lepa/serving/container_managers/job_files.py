@@ -5,6 +5,7 @@ There are no label selectors in Nomad, so names are the convention: every job of
 
     clipper-{c}-mgmt                  service clipper-{c}-mgmt-http
     clipper-{c}-query-frontend        services clipper-{c}-query-frontend-service, clipper-{c}-query-frontend-rpc
+                                      and, where it is wanted, clipper-{c}-query-frontend-grpc
     clipper-{c}-autoscaler            where a model is scaled by its load
     clipper-{c}-model-{name}-{version}   one group, its count is the number of replicas
 """
@@ -36,7 +37,8 @@ class PartResources(Struct, frozen=True):
 
 class ClusterPlan(Struct, frozen=True):
     """Everything the jobs of one cluster have in common. python: the interpreter on the nodes that has lepa.
-    discovery: the URL by which tasks find each other (see `addressing`). driver: raw_exec, or exec."""
+    discovery: the URL by which tasks find each other (see `addressing`). driver: raw_exec, or exec. grpc: query
+    frontends speak the Open Inference Protocol over gRPC too."""
 
     cluster_name: str
     python: str
@@ -44,6 +46,7 @@ class ClusterPlan(Struct, frozen=True):
     datacenters: tuple[str, ...] = ("*",)
     namespace: str = "default"
     driver: str = "raw_exec"
+    grpc: bool = False
     management: PartResources = PartResources()
     query_frontend: PartResources = PartResources()
     model: PartResources = PartResources()
@@ -85,6 +88,10 @@ class ClusterPlan(Struct, frozen=True):
     def rpc_service(self) -> str:
         return f"{self.prefix}query-frontend-rpc"
 
+    @property
+    def grpc_service(self) -> str:
+        return f"{self.prefix}query-frontend-grpc"
+
 
 def management_job(plan: ClusterPlan) -> Json:
     """The management frontend: one instance, its registry on a disk that moves with it."""
@@ -108,7 +115,12 @@ def query_frontend_job(
         _service(plan.query_service, "http", {"Type": "http", "Path": "/health"}, http_tags),
         _service(plan.rpc_service, "rpc", {"Type": "tcp"}, rpc_tags),
     ]
-    group = _group(plan, "query-frontend", arguments, {}, plan.query_frontend, ("http", "rpc"), services)
+    labels: tuple[str, ...] = ("http", "rpc")
+    if plan.grpc:
+        arguments += ["--grpc-port", "${NOMAD_PORT_grpc}"]
+        services.append(_service(plan.grpc_service, "grpc", {"Type": "tcp"}, ()))
+        labels = (*labels, "grpc")
+    group = _group(plan, "query-frontend", arguments, {}, plan.query_frontend, labels, services)
     group["Count"] = options.num_frontend_replicas
     return _job(plan, plan.query_job, group)
 

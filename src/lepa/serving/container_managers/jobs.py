@@ -108,8 +108,9 @@ class JobsContainerManager:
 
     api: the orchestrator's HTTP address. dns: who is asked for services (default: the same API); discovery: the URL by
     which the tasks themselves ask (default: the same API, as the nodes reach it). load_balancer: where models and
-    callers go instead of the frontends' own addresses. python: the interpreter on the nodes that has lepa installed.
-    query_frontend, management, model: resources and static ports of each part; models: of single models, by name.
+    callers go instead of the frontends' own addresses. grpc: query frontends speak gRPC too. python: the interpreter on
+    the nodes that has lepa installed. query_frontend, management, model: resources and static ports of each part;
+    models: of single models, by name.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class JobsContainerManager:
         namespace: str = "default",
         token: str = "",
         driver: str = "raw_exec",
+        grpc: bool = False,
         python: str = sys.executable,
         management: PartResources = _MODEST,
         query_frontend: PartResources = _MODEST,
@@ -144,6 +146,7 @@ class JobsContainerManager:
             datacenters=tuple(datacenters),
             namespace=namespace,
             driver=driver,
+            grpc=grpc,
             management=management,
             query_frontend=query_frontend,
             model=model,

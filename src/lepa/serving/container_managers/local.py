@@ -63,12 +63,14 @@ class LocalCluster(Struct, frozen=True):
     admin_port: int = 0
     query_port: int = 0
     rpc_port: int = 0
+    grpc_port: int | None = None
     cache_size: int = 0
     next_log: int = 0
 
 
 class LocalContainerManager:
-    """See the module. A port of 0 is any free one; `host` is where everything listens."""
+    """See the module. A port of 0 is any free one; `host` is where everything listens. grpc_port: of the Open Inference
+    Protocol over gRPC, None for none."""
 
     def __init__(
         self,
@@ -78,10 +80,11 @@ class LocalContainerManager:
         query_port: int = 1337,
         management_port: int = 1338,
         rpc_port: int = 7000,
+        grpc_port: int | None = None,
     ) -> None:
         self.cluster_name = cluster_name
         self._host = host
-        self._ports = (query_port, management_port, rpc_port)
+        self._ports = (query_port, management_port, rpc_port, grpc_port)
         base = Path(data_dir) if data_dir else Path(tempfile.gettempdir()) / f"lepa-serving-{os.getuid()}"
         self._directory = base.absolute() / cluster_name
         self._children: dict[int, subprocess.Popen[bytes]] = {}
@@ -97,8 +100,8 @@ class LocalContainerManager:
         for name in ("models", "logs", "ready"):
             (self._directory / name).mkdir(parents=True, exist_ok=True, mode=0o700)
         if not alive:
-            query_port, admin_port, rpc_port = self._ports
-            self._write(LocalCluster((), admin_port, query_port, rpc_port, options.cache_size))
+            query_port, admin_port, rpc_port, grpc_port = self._ports
+            self._write(LocalCluster((), admin_port, query_port, rpc_port, grpc_port, options.cache_size))
         try:
             self._start_missing(alive)
         except BaseException:
@@ -111,17 +114,21 @@ class LocalContainerManager:
         if MANAGEMENT not in alive:
             self._start_management(cluster.admin_port)
         if QUERY not in alive:
-            self._start_query(cluster.query_port, cluster.rpc_port, cluster.cache_size)
+            self._start_query()
 
     def _start_management(self, port: int) -> None:
         data = ("--data", str(self._directory / MANAGEMENT))
         self._change(admin_port=self._start_frontend(MANAGEMENT, "management", port, *data)["port"])
 
-    def _start_query(self, port: int, rpc_port: int, cache_size: int) -> None:
-        extra = ("--rpc-port", str(rpc_port), "--cache-bytes", str(cache_size))
+    def _start_query(self) -> None:
+        """Start the query frontend on the ports of the file, and write down which ones those are."""
+        cluster = self._read()
+        extra = ["--rpc-port", str(cluster.rpc_port), "--cache-bytes", str(cluster.cache_size)]
+        if cluster.grpc_port is not None:
+            extra += ["--grpc-port", str(cluster.grpc_port)]
         management = ("--management", str(self.get_admin_addr()))
-        ports = self._start_frontend(QUERY, "frontend", port, *extra, *management)
-        self._change(query_port=ports["port"], rpc_port=ports["rpc_port"], cache_size=cache_size)
+        ports = self._start_frontend(QUERY, "frontend", cluster.query_port, *extra, *management)
+        self._change(query_port=ports["port"], rpc_port=ports["rpc_port"], grpc_port=ports.get("grpc_port"))
 
     def restart_management_frontend(self) -> None:
         """Kill the management frontend and start it again where it was."""
@@ -131,8 +138,7 @@ class LocalContainerManager:
     def restart_query_frontend(self) -> None:
         """Kill the query frontend and start it again where it was."""
         self._stop([process for process in self._read().processes if process.part == QUERY], graceful=False)
-        cluster = self._read()
-        self._start_query(cluster.query_port, cluster.rpc_port, cluster.cache_size)
+        self._start_query()
 
     def _start_frontend(self, part: str, module: str, port: int, *extra: str) -> dict[str, int]:
         ready = self._directory / "ready" / f"{part}.json"
@@ -153,6 +159,11 @@ class LocalContainerManager:
 
     def get_query_addr(self) -> Address:
         return Address(self._host, self._read().query_port)
+
+    def get_grpc_addr(self) -> Address | None:
+        """Where the Open Inference Protocol is spoken over gRPC; None for nowhere."""
+        port = self._read().grpc_port
+        return None if port is None else Address(self._host, port)
 
     def get_query_addrs(self) -> Sequence[Address]:
         return [self.get_query_addr()]

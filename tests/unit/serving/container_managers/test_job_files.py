@@ -82,3 +82,11 @@ def test_a_model_is_told_who_it_is_and_where_to_go() -> None:
         "LEPA_MANAGEMENT_SERVICE": "clipper-c-mgmt-http",
         "LEPA_RPC_SERVICE": "clipper-c-query-frontend-rpc",
     }
+
+
+def test_grpc_is_a_port_and_a_service_of_its_own_where_it_is_wanted() -> None:
+    plan = ClusterPlan("c", "python", "nomad://127.0.0.1:4646", grpc=True)
+    (group,) = query_frontend_job(plan, StartOptions(), (), ())["TaskGroups"]
+    assert [port["Label"] for port in group["Networks"][0]["DynamicPorts"]] == ["http", "rpc", "grpc"]
+    assert group["Services"][-1]["Name"] == "clipper-c-query-frontend-grpc"
+    assert group["Tasks"][0]["Config"]["args"][-2:] == ["--grpc-port", "${NOMAD_PORT_grpc}"]
