@@ -101,4 +101,15 @@ def test_a_new_list_of_servers_keeps_the_present_one_first() -> None:
     caller.use(["c:1", "a:1"])
     assert caller.servers == ("a:1", "c:1")
     caller.use(["d:1"])
-    assert caller.servers == ("d:1",)
+    assert caller.servers == ("a:1", "d:1")
+    assert not caller.moved.is_set()
+
+
+async def test_who_waits_at_a_server_hears_that_another_is_asked_first() -> None:
+    async with dialled("127.0.0.1:1", "127.0.0.1:2") as caller:
+        moved = caller.moved
+        with pytest.raises(LepaError):
+            await caller.call(m.STATUS_LEADER, r.ReadRequest())
+        assert moved.is_set()
+        caller.use(["127.0.0.1:3"])
+        assert caller.servers[-1] == "127.0.0.1:3"

@@ -21,7 +21,7 @@ from aiohttp import web
 
 from lepa import __version__
 from lepa.agent import config as settings
-from lepa.agent.addresses import advertised_http, advertised_rpc, near
+from lepa.agent.addresses import advertised_http, near
 from lepa.agent.config import Config
 from lepa.agent.data_directory import owned_directory
 from lepa.agent.ingress_process import IngressProcess
@@ -30,6 +30,7 @@ from lepa.agent.log_tap import LogTap
 from lepa.agent.node_settings import client_settings
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
 from lepa.agent.server_settings import server_settings
+from lepa.agent.servers_known import client_servers
 from lepa.api.app import Api
 from lepa.api.edge import Edge
 from lepa.api.edge import Settings as EdgeSettings
@@ -50,11 +51,12 @@ from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError, conflict
-from lepa.rpc.channel import HttpCaller, channel_app, server_session
+from lepa.rpc.channel import HttpCaller, HttpPeers, channel_app, server_session
 from lepa.rpc.methods import Caller
 from lepa.sdk.address import Target
 from lepa.sdk.async_connection import AsyncConnection
 from lepa.server.server import Server
+from lepa.store.protocol import Store
 from lepa.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
@@ -124,14 +126,20 @@ class Agent:
         config = self.config
         if not config.server.enabled:
             session = await self._stack.enter_async_context(server_session())
-            return HttpCaller(session, config.client.servers, self._clock, self._random)
+            return HttpCaller(session, client_servers(config), self._clock, self._random)
         path = Path(config.server.data_dir) if config.server.data_dir else data / "server"
         path.mkdir(parents=True, exist_ok=True)
-        store = await SqliteStore.open(path / "state.db", self._clock)
+        store: Store = await SqliteStore.open(path / "state.db", self._clock)
         self._stack.push_async_callback(store.close)
-        address = advertised_rpc(config)
+        several = not isinstance(store, SqliteStore)
+        session = await self._stack.enter_async_context(server_session())
         server = Server(
-            store, server_settings(config, address, COMPATIBLE_VERSION), self._clock, self._random, self._metrics
+            store,
+            server_settings(config, COMPATIBLE_VERSION, several=several),
+            self._clock,
+            self._random,
+            self._metrics,
+            HttpPeers(session) if several else None,
         )
         self.view.server = await self._stack.enter_async_context(server)
         await self._internal_port(server)
@@ -140,7 +148,10 @@ class Agent:
     async def _internal_port(self, server: Server) -> None:
         host, port = self.config.addresses.rpc or self.config.bind_addr, self.config.ports.rpc
         runner = web.AppRunner(
-            channel_app(server.caller), access_log=None, handler_cancellation=True, shutdown_timeout=1.0
+            channel_app(server.caller, server.caller.as_leader),
+            access_log=None,
+            handler_cancellation=True,
+            shutdown_timeout=1.0,
         )
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)

@@ -335,7 +335,8 @@ def _check(config: Config) -> None:
         raise invalid(f'configuration: data_dir must be an absolute path, not "{config.data_dir}"')
     if config.server.bootstrap_expect > 1 or config.server.retry_join or config.server.server_join:
         raise LepaError("unsupported", f"configuration: {SEVERAL_SERVERS}")
-    if config.client.enabled and not config.server.enabled and not config.client.servers:
+    known = config.client.servers or config.client.server_join
+    if config.client.enabled and not config.server.enabled and not known:
         raise invalid('configuration: a client without a server needs `client { servers = ["host:4647"] }`')
     for block, key in ((config.acl, "enabled"), (config.tls, "http"), (config.tls, "rpc")):
         if block.get(key):

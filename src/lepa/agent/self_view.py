@@ -11,7 +11,6 @@ from typing import Any
 
 from lepa import __version__
 from lepa.agent import config as settings
-from lepa.agent.addresses import advertised_rpc
 from lepa.agent.config import Config
 from lepa.agent.log_tap import LogTap
 from lepa.client.client import Client
@@ -19,6 +18,7 @@ from lepa.dns.server import DnsServer
 from lepa.kit.telemetry import Metrics, log_level, log_path
 from lepa.model.errors import LepaError
 from lepa.rpc import methods as m
+from lepa.rpc.channel import HttpCaller
 from lepa.rpc.methods import Caller
 from lepa.rpc.requests import Members, ReadRequest
 from lepa.server.server import Server
@@ -71,8 +71,8 @@ class SelfView:
             "nomad": {
                 "version": COMPATIBLE_VERSION,
                 "server": _yes(self.server),
-                "leader": _yes(self.server),
-                "leader_addr": advertised_rpc(self.config) if self.server else "",
+                "leader": "true" if self.server is not None and self.server.leads else "false",
+                "leader_addr": self.server.leader_address if self.server else "",
             },
             "runtime": {
                 "version": platform.python_version(),
@@ -113,9 +113,9 @@ class SelfView:
 
     def servers(self) -> list[str]:
         """Addresses of the servers that the client knows."""
-        if self.config.server.enabled:
-            return [advertised_rpc(self.config)]
-        return sorted(self.config.client.servers)
+        if self.server is not None:
+            return sorted(self.server.contact.addresses())
+        return sorted(self.caller.servers) if isinstance(self.caller, HttpCaller) else []
 
     async def members(self) -> Members:
         """Servers as this agent sees them."""

@@ -1,11 +1,18 @@
 """The server block of the configuration -> the settings of the control plane."""
 
+from typing import Final
+
+from lepa.agent.addresses import advertised_http, advertised_rpc
 from lepa.agent.config import Config, seconds
 from lepa.server.settings import GarbageSettings, HeartbeatSettings, ServerSettings
 
+SHARED_LEASE_TTL_S: Final = 3.0
+"""How long a leader that says nothing still counts as one, where others may lead."""
+LONE_LEASE_TTL_S: Final = 15.0
 
-def server_settings(config: Config, rpc_address: str, version: str) -> ServerSettings:
-    """Settings of this agent's server. rpc_address: where others reach its port. version: what it says it is."""
+
+def server_settings(config: Config, version: str, *, several: bool) -> ServerSettings:
+    """Settings of this agent's server. version: what it says it is. several: others may have the same store."""
     server = config.server
 
     def time(name: str) -> float:
@@ -16,7 +23,9 @@ def server_settings(config: Config, rpc_address: str, version: str) -> ServerSet
         region=config.region,
         datacenter=config.datacenter,
         build=version,
-        rpc_address=rpc_address,
+        rpc_address=advertised_rpc(config),
+        http_address=advertised_http(config, (config.addresses.http or config.bind_addr).split()[0]),
+        lease_ttl_s=SHARED_LEASE_TTL_S if several else LONE_LEASE_TTL_S,
         workers=max(1, server.num_schedulers),
         scheduler_types=tuple(server.enabled_schedulers),
         versions_kept=server.job_tracked_versions,

@@ -100,9 +100,14 @@ class Allocations:
                 complete = await self._look()
             except LepaError as error:
                 log.warning("allocations could not be followed error=%s", error.message)
-                if error.code == "not_found":
-                    self._link.not_known()
                 complete = False
+                if error.code == "not_found" and self._ask_leader:
+                    self._ask_leader = False
+                    self._link.not_known()
+                elif error.code == "not_found":
+                    self._ask_leader = True  # a server that is behind the others may not know this node yet
+                    self._follow_from = 0
+                    continue
             if not complete:
                 self._follow_from = 0
                 await self._clock.sleep(RETRY_S)
@@ -115,7 +120,9 @@ class Allocations:
             index=self._follow_from,
             stale=not self._ask_leader,
         )
-        reply = await self._link.call(m.NODE_FOLLOW, query, timeout_s=FOLLOW_S)
+        reply = await self._link.wait(m.NODE_FOLLOW, query, FOLLOW_S)
+        if reply is None:
+            return True
         newest = max((runner.alloc.alloc_modify_index for runner in self.runners.values()), default=0)
         if reply.index < newest and not self._ask_leader:
             log.warning("a server is behind what this node knows; asking the leader index=%d", reply.index)

@@ -2,7 +2,8 @@
 
 A node registers when it starts, when something about it changes, and when a server says that it does not know it; in
 the last case (`forgotten`) everything else has to be told again too. It sends a heartbeat twice as often as the servers
-want one, and more often while none gets through.
+want one, and more often while none gets through. Each answer tells which servers there are; the node goes on at those,
+and still knows the ones that it was given.
 """
 
 import asyncio
@@ -14,8 +15,10 @@ from msgspec.structs import replace
 
 from lepa.kit.durations import SECOND
 from lepa.kit.sources import Clock, Random
+from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError
 from lepa.model.node import Node
+from lepa.rpc.channel import HttpCaller
 from lepa.rpc.methods import NODE_HEARTBEAT, NODE_REGISTER, Caller, Method
 from lepa.rpc.requests import NodeHeartbeatRequest, NodeRegisterRequest, NodeUpdateResponse, Reply, Request
 
@@ -35,6 +38,7 @@ class ServerLink:
 
     def __init__(self, caller: Caller, clock: Clock, random: Random, forgotten: Callable[[], None]) -> None:
         self._caller = caller
+        self._servers = caller if isinstance(caller, HttpCaller) else None
         self._clock = clock
         self._random = random
         self._forgotten = forgotten
@@ -54,6 +58,30 @@ class ServerLink:
             raise LepaError("timeout", f"no server answered {method.name} within {timeout_s:g} s") from error
         self.last_contact = self._clock.now()
         return reply
+
+    async def wait(self, method: Method[Any, Any], request: Request, timeout_s: float) -> Reply[Any] | None:
+        """Ask the servers for what may take long; None when another server is asked first now: ask again there.
+
+        A server that is cut off from the others lets its callers wait for what has happened elsewhere.
+        """
+        if self._servers is None:
+            return await self.call(method, request, timeout_s)
+        async with Tasks("server_link") as tasks:
+            ask = tasks.start("ask", self._outcome(method, request, timeout_s))
+            moved = tasks.start("moved", self._servers.moved.wait())
+            await asyncio.wait({ask, moved}, return_when=asyncio.FIRST_COMPLETED)
+            if not ask.done():
+                return None
+            found: Reply[Any] | LepaError = ask.result()
+            if isinstance(found, LepaError):
+                raise found
+            return found
+
+    async def _outcome(self, method: Method[Any, Any], request: Request, timeout_s: float) -> Reply[Any] | LepaError:
+        try:
+            return await self.call(method, request, timeout_s)
+        except LepaError as error:
+            return error
 
     def change(self, node: Node) -> None:
         """This is what the node is from now on: tell the servers."""
@@ -93,6 +121,8 @@ class ServerLink:
     def _take(self, reply: Reply[NodeUpdateResponse]) -> None:
         if reply.value.heartbeat_ttl > 0:
             self._heartbeat_s = reply.value.heartbeat_ttl / SECOND
+        if reply.value.servers and self._servers is not None:
+            self._servers.use(reply.value.servers)
 
     async def beat(self) -> None:
         """Send heartbeats for as long as the node lives."""

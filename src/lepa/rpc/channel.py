@@ -202,9 +202,9 @@ class HttpCaller:
         return self._moved
 
     def use(self, servers: Sequence[str]) -> None:
-        """Replace the list of servers, keeping the present one first while it is still in it."""
+        """Replace the list of servers, keeping the present one first while it is still in it or was given."""
         present = self._servers[:1]
-        kept = [server for server in present if server in servers]
+        kept = [server for server in present if server in servers or server in self._given]
         self._servers = kept + [server for server in servers if server not in kept]
         if self._servers[:1] != present:
             self._announce()

@@ -16,6 +16,8 @@ from lepa.model.errors import LepaError
 from lepa.state.keys import LEADER
 from lepa.store.protocol import Compacted, Compare, Delete, Store, Txn
 
+LOOK_S: Final = 2.0
+"""How long the store may take to say who leads."""
 RETRY_S: Final = 0.5
 """Pause before the store is asked again after it could not answer."""
 
@@ -64,9 +66,12 @@ class LeaderKey:
         async with self._lock:
             self._next = None
             try:
-                answer.set_result((await self._read())[1])
+                async with asyncio.timeout(LOOK_S):
+                    answer.set_result((await self._read())[1])
             except LepaError as error:
                 answer.set_exception(error)
+            except TimeoutError:
+                answer.set_exception(LepaError("timeout", f"the store did not answer within {LOOK_S:g} s"))
             except BaseException:
                 answer.cancel()
                 raise

@@ -41,6 +41,8 @@ from lepa.store.protocol import Lease, Store
 HEARTBEAT_LOOK_S: Final = 1.0
 OVERLOOKED_S: Final = 60.0
 """How often to look for jobs whose evaluations were lost when a server died."""
+REVOKE_S: Final = 2.0
+"""How long the store may take to end a lease; it lapses by itself after that."""
 REPORT_S: Final = 1.0
 
 log = logging.getLogger(__name__)
@@ -336,6 +338,7 @@ class Leadership:
         lease, self._lease = self._lease, None
         if lease is not None:
             try:
-                await lease.revoke()
-            except LepaError as error:
+                async with asyncio.timeout(REVOKE_S):
+                    await lease.revoke()
+            except (LepaError, TimeoutError) as error:
                 log.debug("lease not revoked error=%s", error)

@@ -49,7 +49,10 @@ def test_the_older_option_turns_raw_exec_on_too() -> None:
 
 
 def test_a_server_gets_its_part() -> None:
-    found = server_settings(config.build(RAW).config, "10.0.0.1:4647", "1.9.5")
+    raw = RAW | {"advertise": {"rpc": "10.0.0.1", "http": "10.0.0.1"}}
+    found = server_settings(config.build(raw).config, "1.9.5", several=False)
+    assert found.http_address == "10.0.0.1:4646"
+    assert server_settings(config.build(raw).config, "1.9.5", several=True).lease_ttl_s < found.lease_ttl_s
     assert found.build == "1.9.5"
     assert (found.name, found.rpc_address, found.versions_kept) == ("n1.eu", "10.0.0.1:4647", 9)
     assert found.garbage.evaluation_s == 7200.0
