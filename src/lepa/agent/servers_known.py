@@ -1,4 +1,4 @@
-"""Pure: where a node without a server finds servers: `client { servers }` and `client { server_join { retry_join } }`.
+"""Where a node without a server finds servers: `client { servers }` and `client { server_join { retry_join } }`.
 
 Each is a name or an address, with a port or without one; a name may stand for several addresses. They are only where a
 node begins: with every heartbeat the servers tell it who they are now.
