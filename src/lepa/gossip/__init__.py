@@ -1,0 +1,1 @@
+"""Gossip between servers: SWIM with Lifeguard as memberlist speaks it, and Serf above it."""
