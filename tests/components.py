@@ -40,12 +40,15 @@ def require_root() -> None:
 def allow_crun() -> None:
     """crun refuses a v2 cgroup tree with controllers beside v1 trees; taking hugetlb to v1 makes it empty.
 
-    The mount is left in place: taking it away again empties the figures of a running Docker daemon.
+    The mount is left in place: taking it away again empties the figures of a running Docker daemon. A hierarchy that is
+    there and not mounted makes crun leave plain files in its place, so it is mounted then too.
     """
     controllers = Path("/sys/fs/cgroup/unified/cgroup.controllers")
-    if controllers.exists() and "hugetlb" in controllers.read_text():
-        Path("/sys/fs/cgroup/hugetlb").mkdir(exist_ok=True)
-        subprocess.run(["mount", "-t", "cgroup", "-o", "hugetlb", "cgroup", "/sys/fs/cgroup/hugetlb"], check=True)
+    place = Path("/sys/fs/cgroup/hugetlb")
+    made = ":hugetlb:" in Path("/proc/self/cgroup").read_text()
+    if controllers.exists() and ("hugetlb" in controllers.read_text() or made) and not place.is_mount():
+        place.mkdir(exist_ok=True)
+        subprocess.run(["mount", "-t", "cgroup", "-o", "hugetlb", "cgroup", str(place)], check=True)
 
 
 @contextmanager

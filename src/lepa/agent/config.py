@@ -113,6 +113,16 @@ class HostNetwork(Section, frozen=True):
     reserved_ports: str = ""
 
 
+class Overlay(Section, frozen=True):
+    """An overlay network that this node takes part in. vni 0 makes one of the name."""
+
+    pool: str
+    subnet_prefix: int = 24
+    vni: int = 0
+    port: int = 4789
+    encrypted: bool = False
+
+
 class Client(Section, frozen=True):
     """The client part: this machine as a node."""
 
@@ -146,8 +156,14 @@ class Client(Section, frozen=True):
     no_host_uuid: bool = True
     disable_remote_exec: bool = False
     nomad_service_discovery: bool = True
-    cni_path: str = "/opt/cni/bin"
+    overlay: dict[str, Overlay] = {}
+    cni_path: str = "/opt/cni/bin:/usr/lib/cni"
     cni_config_dir: str = "/opt/cni/config"
+    bridge_network_name: str = "lepa"
+    bridge_network_subnet: str = "172.26.64.0/20"
+    bridge_network_subnet_ipv6: str = ""
+    bridge_network_hairpin_mode: bool = False
+    bind_wildcard_default_host_network: bool = True
     chroot_env: dict[str, str] = {}
     template: dict[str, Any] = {}
     artifact: dict[str, Any] = {}
@@ -267,7 +283,7 @@ IGNORED = (
     "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "plugin_dir",
     "leave_on_interrupt", "leave_on_terminate", "server.default_scheduler_config", "server.search",
     "server.start_join", "server.job_default_priority", "client.default_ineligible", "client.chroot_env",
-    "client.template", "client.artifact", "client.drain_on_shutdown", "client.disk_free_mb", "client.cni_config_dir",
+    "client.template", "client.artifact", "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.publish_allocation_metrics",
     "telemetry.publish_node_metrics", "telemetry.collection_interval", "telemetry.disable_hostname",
 )  # fmt: skip

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from lepa.agent.config import Config, Plugin, seconds
-from lepa.client.settings import ClientSettings, ReservedSettings
+from lepa.client.settings import ClientSettings, OverlaySettings, ReservedSettings
 from lepa.model.node import ClientHostNetworkConfig, ClientHostVolumeConfig
 
 
@@ -53,6 +53,24 @@ def client_settings(config: Config, data: Path, http_address: str, version: str,
         gc_disk_usage_percent=client.gc_disk_usage_threshold,
         exec_allowed=not client.disable_remote_exec,
         cni_path=client.cni_path,
+        cni_config_dir=client.cni_config_dir,
+        bridge_name=client.bridge_network_name,
+        bridge_subnet=client.bridge_network_subnet,
+        bridge_subnet_ipv6=client.bridge_network_subnet_ipv6,
+        bridge_hairpin=client.bridge_network_hairpin_mode,
+        bind_wildcard=client.bind_wildcard_default_host_network,
+        dns_port=_reachable_dns(config),
+        overlays=tuple(
+            OverlaySettings(
+                name=name,
+                pool=overlay.pool,
+                subnet_prefix=overlay.subnet_prefix,
+                vni=overlay.vni,
+                port=overlay.port,
+                encrypted=overlay.encrypted,
+            )
+            for name, overlay in client.overlay.items()
+        ),
         allocs_max=client.node_max_allocs,
         exit_with_agent=dev,
         version=version,
@@ -68,6 +86,12 @@ def _plugins(config: Config, *, dev: bool) -> dict[str, Plugin]:
     if enabled and "raw_exec" not in plugins:
         plugins["raw_exec"] = Plugin(config={"enabled": True})
     return plugins
+
+
+def _reachable_dns(config: Config) -> int:
+    """The port of this agent's DNS when it listens on every address, so that namespaces reach it; else 0."""
+    everywhere = (config.addresses.dns or config.bind_addr) in ("0.0.0.0", "::")
+    return config.ports.dns if config.dns.enabled and everywhere else 0
 
 
 def numbers(text: str) -> tuple[int, ...]:

@@ -351,6 +351,8 @@ ROUTES = (
             }
         ),
     ),
+    Route("GET", "overlays", read(m.OVERLAY_LEASES)),
+    Route("GET", "overlay/{id}", read(m.OVERLAY_LEASES)),
     Route("GET", "services", read(m.SERVICE_LIST)),
     Route("GET", "service/{id}", list_instances),
     Route("PUT POST", "service/{name}/{id}", register_instance),

@@ -202,6 +202,10 @@ COMMANDS: Tree = {
     "namespace": Branch("Work with namespaces", NAMESPACE),
     "node": Branch("Work with nodes", NODE),
     "operator": Branch("Commands for operators of a cluster", OPERATOR),
+    "overlay": Branch(
+        "Look at overlay networks",
+        {"status": Row("lepa.cli.overlay:status", "Show which node holds which share of an overlay")},
+    ),
     "plan": Row("lepa.cli.job_submit:plan", "Show what running a job file would change"),
     "plugin": Branch(
         "Look at storage plugins", {"status": Row("lepa.cli.operator:plugin_status", "List plugins, or show one")}

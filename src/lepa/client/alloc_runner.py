@@ -22,6 +22,7 @@ from lepa.client.hooks.protocol import HookError, QuietHook, Setup, TaskHook
 from lepa.client.instances import Check, Source
 from lepa.client.local_state import LocalState, TaskRecord
 from lepa.client.missing_driver import MissingDriver
+from lepa.client.network.networks import HOST_NETWORK, Networks
 from lepa.client.service_sync import ServiceSync
 from lepa.client.task_env import Directories, Place
 from lepa.client.task_lifecycle import PENDING, RUNNING
@@ -67,6 +68,7 @@ class NodeParts:
     may_start: asyncio.Event
     earlier: "Callable[[Allocation], list[AllocRunner]]"
     builders: asyncio.Semaphore
+    networks: Networks
     kill_timeout_max_s: float = 30.0
 
 
@@ -96,6 +98,7 @@ class AllocRunner:
         self._tasks = Tasks(f"alloc.{alloc.id[:8]}")
         self._running: dict[str, asyncio.Task[None]] = {}
         self._networks: dict[str, TaskNetwork | None] = {}
+        self._network = HOST_NETWORK
         self._services = AllocServices(parts.services, restored=records is not None)
         self.checks = Checks(
             parts.http, parts.clock, parts.random, self._checked, self._check_restart, self._run_script
@@ -109,6 +112,7 @@ class AllocRunner:
     def _runner(self, task: Task, record: TaskRecord | None) -> TaskRunner:
         node = self._parts.node()
         place = Place(node, self._parts.region, self._job, self._group, task, self.alloc, Directories("", "", ""))
+        place = place._replace(namespace=self._network.namespace, hosts=self._network.hosts)
         around = Surroundings(
             driver=self._parts.drivers.get(task.driver) or MissingDriver(task.driver),
             directory=self.directory,
@@ -178,7 +182,9 @@ class AllocRunner:
     def update(self, alloc: Allocation) -> None:
         """Take in a newer form of the allocation from the servers."""
         before = self.alloc
-        self.alloc = replace(alloc, deployment_status=_merged_health(before, alloc))
+        self.alloc = replace(
+            alloc, deployment_status=_merged_health(before, alloc), network_status=before.network_status
+        )
         changed_job = alloc.job is not None and alloc.job.version != self._job.version
         if changed_job:
             self._job, self._group = job_and_group(alloc)
@@ -196,7 +202,7 @@ class AllocRunner:
         for name, runner in self.runners.items():
             task = by_name.get(name, runner.task)
             place = runner.place._replace(job=self._job, group=self._group, task=task, alloc=self.alloc)
-            runner.replace_place(place)
+            runner.replace_place(place._replace(namespace=self._network.namespace, hosts=self._network.hosts))
         for owner in [GROUP, *self.runners]:
             if self._services.offers(owner):
                 self.offer(owner)
@@ -247,6 +253,7 @@ class AllocRunner:
         finally:
             await self.checks.close()
         self._withdraw([GROUP, *self.runners])
+        await self._parts.networks.detach(self.alloc.id)
         await asyncio.to_thread(self.directory.drop_secrets)
         self.finished.set()
         self._report(self.alloc.id)
@@ -265,6 +272,18 @@ class AllocRunner:
         except OSError as error:
             self._setup_failed(f"cannot make directories: {error}")
             return False
+        return await self._attach()
+
+    async def _attach(self) -> bool:
+        """Make or take up the group's network; False when that failed."""
+        try:
+            self._network = await self._parts.networks.attach(self.alloc, self._job, self._group)
+        except LepaError as error:
+            self._setup_failed(f"cannot set up the network: {error.message}")
+            return False
+        if self._network.status is not None:
+            self.alloc = replace(self.alloc, network_status=self._network.status)
+            self._replace_places()
         return True
 
     async def _wait_for(self, earlier: Iterable["AllocRunner"]) -> None:

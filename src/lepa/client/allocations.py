@@ -238,6 +238,7 @@ class Allocations:
                 await driver.destroy(record.task_id)
             except LepaError as error:
                 log.warning("task was not removed task_id=%s error=%s", record.task_id, error.message)
+        await self.parts.networks.detach(alloc_id)
         await asyncio.to_thread(AllocDir(self._root, alloc_id).destroy)
         await self._state.forget(alloc_id)
 

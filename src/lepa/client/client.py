@@ -31,6 +31,9 @@ from lepa.client.hooks.payload import PayloadHook
 from lepa.client.hooks.protocol import TaskHook
 from lepa.client.hooks.templates import TemplateHook
 from lepa.client.local_state import LocalState
+from lepa.client.network.networks import Networks
+from lepa.client.network.overlays import Overlays
+from lepa.client.network.tunnels import names
 from lepa.client.server_link import ServerLink
 from lepa.client.service_sync import ServiceSync
 from lepa.client.settings import ClientSettings
@@ -48,6 +51,7 @@ from lepa.model.node import (
     NodeReservedNetworkResources,
     NodeReservedResources,
 )
+from lepa.model.resources import NetworkResource
 from lepa.model.service import CheckQueryResult
 from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
 from lepa.rpc.methods import Caller
@@ -60,6 +64,7 @@ CONNECTIONS_MAX = 1000
 """Of health checks and downloads at a time."""
 BUILDERS_MAX = 2
 META_FACT = "meta:"
+OVERLAY = "overlay/"
 META_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -139,9 +144,14 @@ class Client:
             timeout=aiohttp.ClientTimeout(total=None),
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, force_close=True),
         )
+        self._overlays = Overlays(self._settings, self._state, self._link, self._clock, self._overlays_changed)
+        self._networks = Networks(self._settings, self._state, self._overlays)
         self._allocations = Allocations(self._settings, self._state, self._link, self._clock)
         self._allocations.parts = self._parts()
         await self._allocations.restore()
+        runs = [alloc_id for alloc_id, runner in self._allocations.runners.items() if not runner.finished.is_set()]
+        await self._networks.collect(runs)
+        self._overlays.start()
         for name, loop in {
             "register": self._link.register(),
             "heartbeat": self._link.beat(),
@@ -160,6 +170,7 @@ class Client:
             await self._allocations.stop_all(STOP_S)
         await self._tasks.close()
         await self._allocations.close()
+        await self._overlays.close()
         for driver in self._drivers.values():
             await driver.close()
         await self._http.close()
@@ -182,6 +193,7 @@ class Client:
             may_start=self._allocations.may_start,
             earlier=self._allocations.earlier,
             builders=asyncio.Semaphore(BUILDERS_MAX),
+            networks=self._networks,
             kill_timeout_max_s=self._settings.max_kill_timeout_s,
         )
 
@@ -242,6 +254,16 @@ class Client:
         for info in found.values():
             attributes |= info.attributes if info.detected else {}
         return replace(node, drivers=found, attributes=attributes)
+
+    def _overlays_changed(self) -> None:
+        """Offer the overlays that work now."""
+        resources = self.node.node_resources
+        others = [network for network in resources.networks if not network.mode.startswith(OVERLAY)]
+        own = [
+            NetworkResource(mode=f"{OVERLAY}{name}", device=names(lease.vni).bridge, cidr=lease.subnet)
+            for name, lease in sorted(self._overlays.ready().items())
+        ]
+        self._link.change(replace(self.node, node_resources=replace(resources, networks=(*others, *own))))
 
     async def _watch_drivers(self) -> None:
         """Tell the servers when a driver appears, vanishes or falls ill."""

@@ -2,6 +2,7 @@
 
 Address and port come from the port's label and the address mode: `auto` and `host` use the node's address and the host
 port, `alloc` (`alloc_ipv6`) the allocation's own address and the port inside, `driver` what the driver gave the task.
+In an overlay, whose addresses every node reaches, `auto` is `alloc`.
 A label is one of the group's ports, or of those that older job files give to single tasks.
 Services of both providers are registered in the same catalog.
 """
@@ -102,7 +103,7 @@ def _instance(source: Source, service: Service, task: str) -> Instance:
     tags = service.canary_tags if canary and service.canary_tags else service.tags
     meta = service.canary_meta if canary and service.canary_meta else service.meta
     label = text(service.port_label)
-    address, port = resolve(source, label, service.address_mode, task)
+    address, port = resolve(source, label, _mode(source, service.address_mode or "auto"), task)
     owner = task or f"group-{source.group.name}"
     name = text(service.name)
     registration = ServiceRegistration(
@@ -128,7 +129,8 @@ def _instance(source: Source, service: Service, task: str) -> Instance:
 def _check(source: Source, service: Service, task: str, registration: ServiceRegistration, number: int) -> Check:
     spec = _interpolated(source, service.checks[number])
     label = spec.port_label or _text(source, service.port_label)
-    mode = spec.address_mode or ("driver" if service.address_mode == "driver" and not spec.port_label else "host")
+    usual = _mode(source, "auto" if service.address_mode in ("", "auto") else "host")
+    mode = spec.address_mode or ("driver" if service.address_mode == "driver" and not spec.port_label else usual)
     address, port = resolve(source, label, mode, task)
     if service.address and not spec.address_mode:
         address = registration.address
@@ -164,6 +166,12 @@ def _interpolated(source: Source, spec: ServiceCheck) -> ServiceCheck:
         header={text(name): tuple(text(value) for value in values) for name, values in spec.header.items()},
         tls_server_name=text(spec.tls_server_name),
     )
+
+
+def _mode(source: Source, mode: str) -> str:
+    """The address mode, where `auto` depends on the group's network."""
+    shared = any(network.mode.startswith("overlay/") for network in source.group.networks)
+    return "alloc" if mode == "auto" and shared else mode
 
 
 def resolve(source: Source, label: str, mode: str, task: str = "") -> tuple[str, int]:

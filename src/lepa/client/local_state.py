@@ -13,12 +13,12 @@ import sqlite3
 import threading
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
 from lepa.drivers.protocol import TaskHandle, TaskNetwork
-from lepa.model.allocation import Allocation, TaskState
+from lepa.model.allocation import Allocation, AllocNetworkStatus, TaskState
 from lepa.model.errors import LepaError
 from lepa.model.wire import Wire, from_msgpack, to_msgpack
 
@@ -29,6 +29,7 @@ W = TypeVar("W", bound=Wire)
 SCHEMA = """
 create table if not exists facts (name text primary key, value blob not null) without rowid;
 create table if not exists allocations (id text primary key, value blob not null) without rowid;
+create table if not exists networks (alloc_id text primary key, value blob not null) without rowid;
 create table if not exists tasks
     (alloc_id text, task text, value blob not null, primary key (alloc_id, task)) without rowid;
 """
@@ -49,6 +50,25 @@ class TaskRecord(Wire, frozen=True):
     ended: bool = False
     network: TaskNetwork | None = None
     state: TaskState = TaskState()
+
+
+class NetworkRecord(Wire, frozen=True):
+    """The network of an allocation, with all that is needed to take it away again.
+
+    namespace: its path; hosts: the path of its file for /etc/hosts. name, version, plugins: the list of CNI plugins,
+    facts and arguments what they were told. result, status: None while it was not known to be whole.
+    """
+
+    mode: str = ""
+    namespace: str = ""
+    hosts: str = ""
+    name: str = ""
+    version: str = ""
+    plugins: tuple[dict[str, Any], ...] = ()
+    facts: dict[str, Any] = {}
+    arguments: dict[str, str] = {}
+    result: dict[str, Any] | None = None
+    status: AllocNetworkStatus | None = None
 
 
 class Remembered(NamedTuple):
@@ -81,6 +101,8 @@ class LocalState:
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = self._open()
         self._facts = {name: value.decode() for name, value in self._db.execute("select name, value from facts")}
+        stored = self._db.execute("select alloc_id, value from networks")
+        self._networks = {name: _decoded(value, NetworkRecord) or NetworkRecord() for name, value in stored}
         self._thread = threading.Thread(target=self._run, name="client-state", daemon=True)
         self._thread.start()
 
@@ -129,6 +151,24 @@ class LocalState:
         for name in names:
             self._facts.pop(name, None)
             await self._save("delete from facts where name = ?", name)
+
+    def network(self, alloc_id: str) -> NetworkRecord | None:
+        """What is known of an allocation's network."""
+        return self._networks.get(alloc_id)
+
+    def networks(self) -> dict[str, NetworkRecord]:
+        """All networks by allocation."""
+        return dict(self._networks)
+
+    async def save_network(self, alloc_id: str, record: NetworkRecord) -> None:
+        """Remember a network; returns when it is on disk."""
+        self._networks[alloc_id] = record
+        await self._save("insert or replace into networks values (?, ?)", alloc_id, to_msgpack(record))
+
+    async def drop_network(self, alloc_id: str) -> None:
+        """Forget a network."""
+        self._networks.pop(alloc_id, None)
+        await self._save("delete from networks where alloc_id = ?", alloc_id)
 
     async def save_allocation(self, alloc: Allocation) -> None:
         """Remember an allocation, with its job."""

@@ -18,6 +18,21 @@ class ReservedSettings(msgspec.Struct, frozen=True):
     ports: str = ""
 
 
+class OverlaySettings(msgspec.Struct, frozen=True):
+    """An overlay that this node takes part in; all of its nodes need the same settings of it.
+
+    pool: CIDR block of all addresses, of which each node holds a subnet of subnet_prefix bits. vni: of the tunnel, 0
+    makes one of the name. port: UDP, of the tunnel.
+    """
+
+    name: str
+    pool: str
+    subnet_prefix: int = 24
+    vni: int = 0
+    port: int = 4789
+    encrypted: bool = False
+
+
 class ClientSettings(msgspec.Struct, frozen=True):
     """How this node works.
 
@@ -25,7 +40,10 @@ class ClientSettings(msgspec.Struct, frozen=True):
     node_id: only for tests of identity; otherwise it is made once and kept. cpu_mhz, memory_mb, disk_mb: 0 measures
     them. network_interface: "" takes the one with the default route. gc_allocs_max: ended allocations kept on disk,
     fewer when the disk is fuller than gc_disk_usage_percent. exec_allowed: whether commands may be run inside tasks.
-    cni_path: directories of CNI plugins, with colons between them. exit_with_agent: kill all tasks when the agent stops
+    cni_path: directories of CNI plugins, with colons between them; cni_config_dir: of the operator's own networks.
+    bridge_name, bridge_subnet: of the node's own bridge. bind_wildcard: mapped ports of the default network are bound
+    on all addresses while there are no host networks. dns_port: of this agent's DNS where namespaces can ask it, else
+    0. exit_with_agent: kill all tasks when the agent stops
     (development). version: of lepa.
     """
 
@@ -57,7 +75,15 @@ class ClientSettings(msgspec.Struct, frozen=True):
     gc_interval_s: float = 60.0
     gc_disk_usage_percent: float = 80.0
     exec_allowed: bool = True
-    cni_path: str = "/opt/cni/bin"
+    cni_path: str = "/opt/cni/bin:/usr/lib/cni"
+    cni_config_dir: str = "/opt/cni/config"
+    bridge_name: str = "lepa"
+    bridge_subnet: str = "172.26.64.0/20"
+    bridge_subnet_ipv6: str = ""
+    bridge_hairpin: bool = False
+    bind_wildcard: bool = True
+    dns_port: int = 0
+    overlays: tuple[OverlaySettings, ...] = ()
     allocs_max: int = 0
     exit_with_agent: bool = False
     version: str = ""

@@ -16,7 +16,7 @@ def task_config(place: Place, directory: AllocDir, task_id: str, env: dict[str, 
     task, alloc = place.task, place.alloc
     targets = task_env.references(place, env)
     network = place.group.networks[0] if place.group.networks else None
-    dirs = directory.task(task.name)
+    status, dirs = alloc.network_status, directory.task(task.name)
     config = TaskConfig(
         id=task_id,
         alloc_id=alloc.id,
@@ -37,8 +37,9 @@ def task_config(place: Place, directory: AllocDir, task_id: str, env: dict[str, 
         stdout_path=str(directory.logs / f"{task.name}.stdout"),
         stderr_path=str(directory.logs / f"{task.name}.stderr"),
         logs=task.log_config,
+        network_namespace=place.namespace,
         hostname=task_env.interpolate(network.hostname, targets) if network else "",
-        dns=network.dns if network else None,
+        dns=(network.dns if network else None) or (status.dns if status else None),
     )
     resources = alloc.allocated_resources.tasks.get(task.name)
     if resources is None:

@@ -59,7 +59,7 @@ class Directories(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Everything a task's environment is made of."""
+    """Everything a task's environment is made of. namespace, hosts: of the group's network, "" for the host's."""
 
     node: Node
     region: str
@@ -68,6 +68,8 @@ class Place(NamedTuple):
     task: Task
     alloc: Allocation
     directories: Directories
+    namespace: str = ""
+    hosts: str = ""
 
 
 def built_in(place: Place) -> dict[str, str]:
@@ -130,6 +132,7 @@ def _ports(ports: Iterable[AllocatedPortMapping], alloc: Allocation) -> dict[str
         }
         if own:
             env |= {f"NOMAD_ALLOC_IP_{label}": own, f"NOMAD_ALLOC_ADDR_{label}": f"{own}:{inside}"}
+            env[f"NOMAD_ALLOC_INTERFACE_{label}"] = alloc.network_status.interface_name if alloc.network_status else ""
     return env
 
 

@@ -25,7 +25,7 @@ from lepa.client.task_config import CONTAINER_DIRECTORIES, task_config
 from lepa.client.task_env import Directories, Place
 from lepa.client.task_lifecycle import DEAD, RUNNING, hook_of, is_sidecar
 from lepa.client.waiting import happens
-from lepa.drivers.protocol import Driver, DriverError, ExitResult, TaskConfig, TaskHandle, TaskNetwork
+from lepa.drivers.protocol import Driver, DriverError, ExitResult, Mount, TaskConfig, TaskHandle, TaskNetwork
 from lepa.kit.durations import SECOND
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
@@ -269,7 +269,7 @@ class TaskRunner:
             return False
         self._added, self.env = added, self._environment(added)
         config = self._config(f"{self.place.alloc.id}-{self.task.name}-{self._around.random.uuid()[:8]}")
-        config = replace(config, mounts=volumes.mounts(self.place))
+        config = replace(config, mounts=(*volumes.mounts(self.place), *self._own_hosts_file()))
         if problems := self._around.driver.problems(config.config):
             text = f"failed to parse config: {'; '.join(problems)}"
             raise HookError(text, recoverable=False, event="Failed Validation")
@@ -318,6 +318,12 @@ class TaskRunner:
         """The variables without those that hooks add."""
         host = self._around.host_env if self._around.driver.capabilities.isolation != "image" else {}
         return task_env.build(self.place, host)
+
+    def _own_hosts_file(self) -> list[Mount]:
+        """In a network of its own a task that sees the host's /etc gets a file of hosts that fits the network."""
+        if not self.place.hosts or self._around.driver.capabilities.isolation != "chroot":
+            return []
+        return [Mount(host_path=self.place.hosts, task_path="/etc/hosts", read_only=True)]
 
     def _config(self, task_id: str) -> TaskConfig:
         return task_config(self.place, self._around.directory, task_id, self.env)

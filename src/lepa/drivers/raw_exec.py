@@ -23,7 +23,7 @@ from lepa.drivers.supervised import (
     without_no_change,
 )
 from lepa.drivers.supervisor.client import Supervisor
-from lepa.drivers.supervisor.messages import Command, TaskSpec
+from lepa.drivers.supervisor.messages import Command, Identity, TaskSpec
 from lepa.drivers.user_ids import denied
 from lepa.kit.sources import Clock
 from lepa.model.node import DriverInfo
@@ -121,14 +121,33 @@ class RawExec(SupervisedDriver):
             if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
         }
         program = find_program(words[0], task.task_dir, env.get("PATH", DEFAULT_PATH))
+        argv, taken = (program, *words[1:]), without_no_change(identity)
+        if task.network_namespace:
+            argv, taken = (*_entering(task.network_namespace, taken), *argv), Identity()
         return Command(
-            argv=(program, *words[1:]),
+            argv=argv,
             env=env,
             cwd=options.text(task.config, "work_dir") or task.task_dir or "/",
-            identity=without_no_change(identity),
+            identity=taken,
             oom_score_adj=options.number(task.config, "oom_score_adj"),
             network=task.network_namespace,
         )
+
+
+def _entering(namespace: str, identity: Identity) -> tuple[str, ...]:
+    """The command that enters a group's network namespace, which needs root, and only then becomes the task's user."""
+    program = shutil.which("nsenter", path=DEFAULT_PATH)
+    if program is None:
+        raise DriverError("a task in a network namespace needs nsenter (util-linux), which was not found")
+    if identity == Identity():
+        return program, f"--net={namespace}", "--"
+    groups = ",".join(str(group) for group in identity.groups)
+    setpriv = shutil.which("setpriv", path=DEFAULT_PATH)
+    if setpriv is None:
+        raise DriverError("a task with a user of its own in a network namespace needs setpriv (util-linux)")
+    chosen = ("--groups", groups) if groups else ("--clear-groups",)
+    ids = (f"--reuid={identity.uid}", f"--regid={identity.gid}")
+    return program, f"--net={namespace}", "--", setpriv, *ids, *chosen, "--"
 
 
 def find_program(name: str, task_dir: str, path: str) -> str:

@@ -23,6 +23,7 @@ from lepa.model.job_views import (
 from lepa.model.kv import KvEntry, Session
 from lepa.model.node import Node, NodeListStub
 from lepa.model.operator import SchedulerConfiguration
+from lepa.model.overlay import OverlayLease
 from lepa.model.plan import PlanResult
 from lepa.model.policies import ScalingPolicy
 from lepa.model.service import ServiceRegistration
@@ -30,6 +31,7 @@ from lepa.model.tenancy import Namespace, NodePool
 from lepa.rpc import kv_requests as k
 from lepa.rpc import requests as r
 from lepa.rpc import server_requests as s
+from lepa.rpc.overlay_requests import OverlayLeaseRequest
 
 Q = TypeVar("Q", bound=r.Request)
 A = TypeVar("A")
@@ -207,6 +209,14 @@ NODE_UPDATE_ALLOCATIONS: Method[r.NodeAllocationUpdatesRequest, None] = Method(
     "Node.UpdateAllocations", r.NodeAllocationUpdatesRequest, None, "write"
 )
 NODE_EVENTS: Method[r.NodeEventsRequest, None] = Method("Node.Events", r.NodeEventsRequest, None, "write")
+
+# Overlay networks
+OVERLAY_LEASE: Method[OverlayLeaseRequest, OverlayLease] = Method(
+    "Overlay.Lease", OverlayLeaseRequest, OverlayLease, "write"
+)
+OVERLAY_LEASES: Method[r.ReadRequest, tuple[OverlayLease, ...]] = Method(
+    "Overlay.Leases", r.ReadRequest, tuple[OverlayLease, ...], "read"
+)
 
 # Services
 SERVICE_LIST: Method[r.ReadRequest, tuple[r.NamespaceServices, ...]] = Method(

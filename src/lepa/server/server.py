@@ -28,6 +28,7 @@ from lepa.server.endpoints.jobs import JobEndpoints
 from lepa.server.endpoints.kv import KvEndpoints
 from lepa.server.endpoints.nodes import NodeEndpoints
 from lepa.server.endpoints.operator import OperatorEndpoints
+from lepa.server.endpoints.overlays import OverlayEndpoints
 from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.servers import ServerEndpoints
 from lepa.server.endpoints.services import ServiceEndpoints
@@ -135,6 +136,7 @@ class Server:
             KvEndpoints(context),
             OperatorEndpoints(context),
             ServerEndpoints(context),
+            OverlayEndpoints(context),
         )
         return {
             method.name: self._measured(method.name, answer)

@@ -4,7 +4,7 @@
     evals/ID                    allocs/ID                       deployments/ID
     nodes/ID                    node_pools/NAME                 namespaces/NAME
     services/NS/NAME/ID         scaling_events/NS/JOB/GROUP/TIME
-    kv/KEY  kv_delays/KEY       sessions/ID
+    kv/KEY  kv_delays/KEY       sessions/ID                     overlays/NAME/SUBNET
     config/scheduler            leader (who leads; not part of a snapshot)
 
 A `/` or `%` inside a part is written `%2F`, `%25`, so that a part never spills into the next. Numbers are padded to
@@ -29,6 +29,7 @@ from lepa.model.job_views import JobSubmission, ScalingEvent
 from lepa.model.kv import KvDelay, KvEntry, Session
 from lepa.model.node import Node
 from lepa.model.operator import SchedulerConfiguration
+from lepa.model.overlay import OverlayLease
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
 from lepa.model.wire import Wire, to_msgpack
@@ -54,6 +55,7 @@ KINDS: Final[dict[str, type[Wire]]] = {
     "kv": KvEntry,
     "kv_delays": KvDelay,
     "sessions": Session,
+    "overlays": OverlayLease,
 }
 """Every table of the state and what its values are. Keys of other tables are not part of a snapshot."""
 
@@ -126,6 +128,11 @@ def kv_delay_key(key: str) -> str:
 def session_key(session_id: str) -> str:
     """One session."""
     return join("sessions", session_id)
+
+
+def overlay_key(name: str, subnet: str) -> str:
+    """One node's share of an overlay network."""
+    return join("overlays", name, subnet)
 
 
 def scheduler_configuration_key() -> str:

@@ -21,6 +21,7 @@ from lepa.model.job_views import JobChildrenSummary, JobSubmission, JobSummary, 
 from lepa.model.kv import KvDelay, KvEntry, Session
 from lepa.model.node import Node
 from lepa.model.operator import SchedulerConfiguration
+from lepa.model.overlay import OverlayLease
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
 from lepa.model.usage import NodeUsage
@@ -89,6 +90,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         Shape("kv", _id, {"session": lambda entry: entry.session or None}),
         Shape("kv_delays", _id),
         Shape("sessions", _id),
+        Shape("overlays", tuple, {"name": lambda lease: lease.overlay, "node": lambda lease: lease.node_id}),
     )
 }
 """Every table, with the groupings that a Watch can name."""
@@ -386,6 +388,18 @@ class Snapshot:
     def session_entries(self, session_id: str) -> tuple[KvEntry, ...]:
         """The keys that a session holds."""
         return self.tables["kv"].group("session", session_id)
+
+    def overlay_lease(self, name: str, subnet: str) -> OverlayLease | None:
+        """A share of an overlay network."""
+        return self.tables["overlays"].get((name, subnet))
+
+    def overlay_leases(self, name: str = "") -> Iterator[OverlayLease]:
+        """Shares of one overlay, or of all, by name and subnet."""
+        return self.tables["overlays"].within(name) if name else self.tables["overlays"].in_order()
+
+    def overlay_leases_of_node(self, node_id: str) -> tuple[OverlayLease, ...]:
+        """Shares that a node holds."""
+        return self.tables["overlays"].group("node", node_id)
 
     def scheduler_configuration(self) -> SchedulerConfiguration:
         """The settings in force."""

@@ -40,5 +40,6 @@ def test_every_key_belongs_to_a_known_table() -> None:
         keys.kv_key("some/key"),
         keys.kv_delay_key("some/key"),
         keys.session_key("s"),
+        keys.overlay_key("o", "10.0.0.0/24"),
     ]
     assert {keys.split(key)[0] for key in made} == set(keys.KINDS)

@@ -151,6 +151,7 @@ def lepa(settings: ClientSettings) -> Facts:
             "nomad.version": NOMAD_VERSION,
             "nomad.service_discovery": "true",
             "nomad.advertise.address": settings.http_address,
+            "nomad.bridge.hairpin_mode": str(settings.bridge_hairpin).lower(),
             "consul.version": CONSUL_VERSION,
             "consul.datacenter": settings.datacenter,
             "lepa.version": settings.version,
@@ -169,14 +170,18 @@ def cni_plugins(settings: ClientSettings) -> Facts:
 
 
 def _cni_version(program: Path) -> str:
-    """ "CNI loopback plugin v1.4.0" -> "1.4.0"; "" for what is no plugin."""
+    """ "CNI loopback plugin v1.4.0" -> "1.4.0"; "" for what is no plugin.
+
+    Debian's say "version unknown"; then it is the newest version of the protocol that they speak.
+    """
     if not program.is_file() or not os.access(program, os.X_OK):
         return ""
     try:
         run = subprocess.run([program], env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=CNI_S)
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    match = re.search(rb"CNI .*plugin v?(\d[\w.+-]*)", run.stdout + run.stderr)
+    told = run.stdout + run.stderr
+    match = re.search(rb"CNI .*plugin v?(\d[\w.+-]*)", told) or re.search(rb"versions supported:.*?([\d.]+)\s*$", told)
     return match[1].decode() if match else ""
 
 

@@ -4,7 +4,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Mapping
 
-from lepa.client.fingerprint import cloud, host
+from msgspec.structs import replace
+
+from lepa.client.fingerprint import cloud, host, networks
 from lepa.client.fingerprint.facts import Facts, HostFacts, merge
 from lepa.client.settings import ClientSettings
 from lepa.drivers.protocol import Driver
@@ -41,6 +43,8 @@ class Fingerprint:
         found = await asyncio.gather(*(asyncio.to_thread(self._one, name) for name in FINGERPRINTERS))
         facts = merge([*found])
         resources = await asyncio.to_thread(host.resources, self._settings)
+        modes = await asyncio.to_thread(networks.offered, self._settings)
+        resources = replace(resources, networks=(*resources.networks, *modes))
         return HostFacts(facts.attributes, facts.links, resources, host.CGROUP)
 
     def _one(self, name: str) -> Facts:

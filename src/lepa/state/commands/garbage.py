@@ -8,6 +8,7 @@ from lepa.state import keys
 from lepa.state.commands.catalog import withdraw_all_of_node
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.jobs import forget_job
+from lepa.state.commands.overlays import release_shares
 from lepa.store.protocol import Limits
 
 OPERATIONS_PER_JOB: Final = 40
@@ -57,6 +58,7 @@ def collect(draft: Draft, garbage: Garbage) -> None:
     for node_id in garbage.nodes:
         _remove(draft, keys.node_key(node_id), draft.snapshot.node(node_id))
         withdraw_all_of_node(draft, node_id)
+        release_shares(draft, node_id)
     for job in _present_jobs(draft, garbage.jobs):
         forget_job(draft, job)
 

@@ -16,6 +16,7 @@ from lepa.state import keys
 from lepa.state.commands.catalog import withdraw_all_of_node
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.evaluations import evaluate_node
+from lepa.state.commands.overlays import release_shares
 
 EVENTS_KEPT: Final = 10
 STATUSES: Final = ("initializing", "ready", "down", "disconnected")
@@ -136,6 +137,7 @@ def purge_node(draft: Draft, node_id: str) -> tuple[Evaluation, ...]:
     node = existing_node(draft, node_id)
     draft.delete(keys.node_key(node_id), draft.snapshot.node(node.id))
     withdraw_all_of_node(draft, node_id)
+    release_shares(draft, node_id)
     return evaluate_node(draft, node_id)
 
 

@@ -1,0 +1,1 @@
+"""Networks of allocations: namespaces, CNI plugins, the node's bridge, overlays across nodes."""
