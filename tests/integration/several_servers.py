@@ -103,6 +103,7 @@ class Member:
 
     def __init__(self, name: str, store: Store) -> None:
         self.name = name
+        self.store = store
         self.cable = Cable(store)
         self.metrics = Metrics()
         self._stack = AsyncExitStack()
@@ -161,8 +162,7 @@ async def _free_site(runner: web.AppRunner, member: Member) -> int:
 class Region:
     """The servers, by name."""
 
-    def __init__(self, store: MemoryStore, members: dict[str, Member]) -> None:
-        self.store = store
+    def __init__(self, members: dict[str, Member]) -> None:
         self.members = members
 
     async def leader(self) -> Member:
@@ -197,18 +197,23 @@ async def until(found: Callable[[], T], what: str, within_s: float = WAIT_S) -> 
 
 
 @asynccontextmanager
-async def region(count: int = 3, **settings: object) -> AsyncIterator[Region]:
-    """A region of `count` servers, one of which leads. settings: of each of them."""
-    store = MemoryStore(SystemClock())
-    members = {f"s{number}": Member(f"s{number}", store) for number in range(1, count + 1)}
+async def region(count: int = 3, stores: Sequence[Store] = (), **settings: object) -> AsyncIterator[Region]:
+    """A region of `count` servers, one of which leads.
+
+    stores: for each server its own way to the same state, closed at the end; without them all share one in memory.
+    settings: of each server.
+    """
+    stores = stores or [MemoryStore(SystemClock())] * count
+    members = {f"s{number}": Member(f"s{number}", store) for number, store in enumerate(stores, 1)}
     wanted = {"heartbeat": HeartbeatSettings(min_ttl_s=1.0, grace_s=1.0, failover_ttl_s=5.0), "lease_ttl_s": 3.0}
     try:
         for member in members.values():
             await member.start({**wanted, **settings})
-        made = Region(store, members)
+        made = Region(members)
         await made.followers()
         yield made
     finally:
         for member in members.values():
             await member.stop()
-        await store.close()
+        for store in stores:
+            await store.close()
