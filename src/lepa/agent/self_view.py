@@ -143,17 +143,17 @@ class SelfView:
         return log_path(self.config.log_file)
 
     def schedulers(self) -> dict[str, Any]:
-        """Workers of this agent's server, and whether they work: those of a server that does not lead wait."""
+        """Workers of this agent's server, and whether they work: they wait while nobody leads."""
         if self.server is None:
             raise LepaError("unsupported", "Server only endpoint")
-        settings, leads = self.config.server, self.server.leads
+        settings, works = self.config.server, bool(self.server.leader_address)
         workers = [
             {
                 "id": f"worker-{number}",
                 "enabled_schedulers": list(settings.enabled_schedulers),
-                "started": leads,
-                "status": "Started" if leads else "Waiting",
-                "workload_status": "WaitingToDequeue" if leads else "Paused",
+                "started": works,
+                "status": "Started" if works else "Waiting",
+                "workload_status": "WaitingToDequeue" if works else "Paused",
             }
             for number in range(max(1, settings.num_schedulers))
         ]

@@ -6,9 +6,11 @@ answer, the answer breaks off, so that nobody takes a part for the whole.
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import TypeVar
 
 import aiohttp
 from aiohttp import WSMsgType, web
+from msgspec.structs import replace
 
 from lepa.api.edge import Edge
 from lepa.api.request import common
@@ -18,6 +20,8 @@ from lepa.model.errors import LepaError, invalid, not_found
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.node_service import NodeService
+
+T = TypeVar("T")
 
 FORWARDED = "X-Lepa-Forwarded"
 CONNECT_S = 5.0
@@ -32,10 +36,10 @@ async def node_of_allocation(edge: Edge, request: web.Request, alloc_id: str) ->
     if edge.node is not None and edge.node.has_allocation(alloc_id):
         return edge.node
     query = r.ReadRequest(id=alloc_id, **{**common(request), "namespace": "*"})
-    reply = await edge.caller.call(m.ALLOCATION_GET, query)
-    if reply.value is None:
+    found = await _anywhere(edge, m.ALLOCATION_GET, query)
+    if found is None:
         raise not_found(f'Unknown allocation "{alloc_id}"')
-    return await _address(edge, request, reply.value.node_id)
+    return await _address(edge, request, found.node_id)
 
 
 async def node_by_id(edge: Edge, request: web.Request) -> NodeService | str:
@@ -49,14 +53,40 @@ async def node_by_id(edge: Edge, request: web.Request) -> NodeService | str:
 
 
 async def _address(edge: Edge, request: web.Request, node_id: str) -> str:
-    reply = await edge.caller.call(m.NODE_GET, r.ReadRequest(id=node_id, **common(request)))
-    if reply.value is None:
+    found = await _anywhere(edge, m.NODE_GET, r.ReadRequest(id=node_id, **common(request)))
+    if found is None:
         raise not_found(f'Unknown node "{node_id}"')
-    if FORWARDED in request.headers or not reply.value.http_addr:
+    if FORWARDED in request.headers or not found.http_addr:
         raise not_found("No path to node")
     if edge.node is not None and node_id == edge.node.node_id:
         raise not_found("Unknown allocation: it is no longer on this node")
-    return reply.value.http_addr
+    return found.http_addr
+
+
+async def server_by_id(edge: Edge, request: web.Request) -> str:
+    """The HTTP address of the server that `server_id` names: by its name, with or without its region, or "leader".
+
+    "" when this agent has to answer, because another one has sent the request here.
+    """
+    wanted = request.query.get("server_id", "")
+    if FORWARDED in request.headers:
+        return ""
+    query = r.ReadRequest(stale=True)
+    servers = (await edge.caller.call(m.STATUS_SERVERS, query)).value
+    leader = (await edge.caller.call(m.STATUS_LEADER, query)).value if wanted == "leader" else ""
+    if wanted == "leader" and not leader:
+        raise LepaError("no_leader", "No cluster leader")
+    for server in servers:
+        names = {server.name, server.name.removesuffix(f".{server.region}")}
+        if (leader == server.rpc_address if leader else wanted in names) and server.http_address:
+            return server.http_address
+    raise not_found(f'unknown server "{wanted}"; `lepa server members` lists them')
+
+
+async def _anywhere(edge: Edge, method: m.Method[r.ReadRequest, T], query: r.ReadRequest) -> T:
+    """What any server knows, so that it is found also while nobody leads; if it is too new for that, what all know."""
+    found = (await edge.caller.call(method, replace(query, stale=True))).value
+    return found if found is not None else (await edge.caller.call(method, query)).value
 
 
 @asynccontextmanager

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from lepa.api.edge import Edge, Route
-from lepa.api.forward import node_by_id, node_of_allocation, pass_on
+from lepa.api.forward import node_by_id, node_of_allocation, pass_on, server_by_id
 from lepa.api.request import JSON, TEXT, common, flag, number
 from lepa.kit.tasks import Tasks
 from lepa.model import wire
@@ -198,6 +198,8 @@ async def monitor(edge: Edge, request: web.Request) -> web.StreamResponse:
         place = await node_by_id(edge, request)
         if isinstance(place, str):
             return await pass_on(request, place)
+    elif request.query.get("server_id") and (address := await server_by_id(edge, request)):
+        return await pass_on(request, address)
     level = request.query.get("log_level", "") or "info"
     if level not in LOG_LEVELS:
         raise invalid(f"Unknown log level: {level}")

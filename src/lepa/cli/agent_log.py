@@ -18,10 +18,12 @@ BUFFER_MAX = 1024 * 1024
 @option("log-level", "Lines of this level and above: trace, debug, info, warn, error.", default="info", metavar="level")
 @flag("log-include-location", "Accepted: lines name the part of the program that wrote them.", hidden=True)
 @option("node-id", "The agent that is this node, instead of the asked one.", metavar="id")
-@option("server-id", "Accepted: the asked agent is meant.", metavar="name", hidden=True)
+@option("server-id", 'The server of this name, or "leader", instead of the asked agent.', metavar="name")
 @flag("json", "One JSON object a line.")
 @api
-def follow(session: Session, log_level: str, node_id: str | None, json: bool, **others: object) -> None:
+def follow(
+    session: Session, log_level: str, node_id: str | None, server_id: str | None, json: bool, **others: object
+) -> None:
     """Follow the log of an agent until Ctrl-C."""
     if log_level.lower() not in LEVELS:
         raise invalid(f'-log-level is one of {", ".join(LEVELS)}, not "{log_level}"')
@@ -29,6 +31,7 @@ def follow(session: Session, log_level: str, node_id: str | None, json: bool, **
         "log_level": log_level.lower(),
         "log_json": json or None,
         "node_id": find_node(session, node_id)["ID"] if node_id else None,
+        "server_id": server_id,
         "plain": True,
     }
     for piece in session.nomad.chunks("/v1/agent/monitor", query):

@@ -291,6 +291,9 @@ SYSTEM_RECONCILE_SUMMARIES: Method[r.Request, None] = Method("System.ReconcileSu
 STATUS_LEADER: Method[r.ReadRequest, str] = Method("Status.Leader", r.ReadRequest, str, "read")
 STATUS_PEERS: Method[r.ReadRequest, tuple[str, ...]] = Method("Status.Peers", r.ReadRequest, tuple[str, ...], "read")
 STATUS_MEMBERS: Method[r.ReadRequest, r.Members] = Method("Status.Members", r.ReadRequest, r.Members, "read")
+STATUS_SERVERS: Method[r.ReadRequest, tuple[s.ServerRecord, ...]] = Method(
+    "Status.Servers", r.ReadRequest, tuple[s.ServerRecord, ...], "read"
+)
 STATUS_REGIONS: Method[r.ReadRequest, tuple[str, ...]] = Method(
     "Status.Regions", r.ReadRequest, tuple[str, ...], "read"
 )

@@ -110,7 +110,7 @@ class Forwarder:
                     deadline = now + HOLD_S  # it has waited for something else than a leader
                 if now >= deadline:
                     self._metrics.count("nomad.rpc.no_leader", method=method.name)
-                    raise
+                    raise LepaError("no_leader", "No cluster leader") from error
             await self._leadership.changed(min(deadline, self._clock.now() + RETRY_S))
 
     def stream(self, method: Method[Q, A], request: Q) -> AsyncIterator[A]:

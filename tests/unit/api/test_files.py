@@ -12,6 +12,7 @@ from lepa.model.errors import invalid, not_found
 from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
 from lepa.rpc import requests as r
 from lepa.rpc.node_service import StreamFrame
+from lepa.rpc.server_requests import ServerRecord
 
 HERE = "11111111-0000-4000-8000-000000000000"
 
@@ -260,3 +261,39 @@ async def test_the_log_is_followed_plain_or_in_frames(http) -> None:
     frame = await (await http.get("/v1/agent/monitor?log_json=true")).json(content_type=None)
     assert base64.b64decode(frame["Data"]) == b"info True\n"
     assert (await http.get("/v1/agent/monitor?log_level=loud")).status == 400
+
+
+async def test_the_log_of_another_server_is_followed_by_its_name_or_as_the_leaders(client_of) -> None:
+    from tests.unit.api.conftest import Parts
+
+    far, near = Parts(), Parts()
+    far_http = await client_of(far)
+    other = ServerRecord(name="two.global", rpc_address="two:4647", http_address=f"127.0.0.1:{far_http.port}")
+    near.caller.answers["Status.Servers"] = (ServerRecord(name="one.global", rpc_address="one:4647"), other)
+    near.caller.answers["Status.Leader"] = "two:4647"
+    http = await client_of(near)
+    for name in ("two", "two.global", "leader"):
+        answer = await http.get(f"/v1/agent/monitor?plain=true&log_level=error&server_id={name}")
+        assert await answer.text() == "error False\n"
+    unknown = await http.get("/v1/agent/monitor?server_id=three")
+    assert (unknown.status, 'unknown server "three"' in await unknown.text()) == (404, True)
+    near.caller.answers["Status.Leader"] = ""
+    nobody = await http.get("/v1/agent/monitor?server_id=leader")
+    assert (nobody.status, await nobody.text()) == (500, "No cluster leader")
+
+
+async def test_where_an_allocation_is_any_server_may_tell_and_the_leader_when_it_is_new(parts, http) -> None:
+    await http.get(f"/v1/client/fs/ls/{HERE}")
+    assert [request.stale for name, request in parts.caller.requests if name == "Allocation.Get"] == [True, False]
+
+
+async def test_old_answers_tell_that_they_are(parts, http) -> None:
+    parts.caller.answers["Job.List"] = r.Reply(value=(), index=7, known_leader=False, last_contact_ms=1234)
+    headers = (await http.get("/v1/jobs?stale")).headers
+    assert parts.caller.last().stale
+    found = [headers[f"X-Nomad-{name}"] for name in ("Index", "KnownLeader", "LastContact")]
+    assert found == ["7", "false", "1234"]
+    parts.caller.answers["Job.List"] = LepaError("no_leader", "No cluster leader")
+    refused = await http.get("/v1/jobs?consistent")
+    assert (refused.status, await refused.text()) == (500, "No cluster leader")
+    assert not parts.caller.last().stale

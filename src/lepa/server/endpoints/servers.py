@@ -32,6 +32,10 @@ class ServerEndpoints:
         """Internal addresses of all servers, those that have failed included."""
         return self._reply(tuple(server.rpc_address for server in self._context.roster.servers()))
 
+    async def servers(self, request: r.ReadRequest) -> Reply[tuple[s.ServerRecord, ...]]:
+        """All servers by name, with their addresses."""
+        return self._reply(self._context.roster.servers())
+
     async def regions(self, request: r.ReadRequest) -> Reply[tuple[str, ...]]:
         """Names of all regions."""
         return self._reply((self._parts.settings.region,))
@@ -84,6 +88,7 @@ class ServerEndpoints:
             m.STATUS_LEADER: self.leader,
             m.STATUS_PEERS: self.peers,
             m.STATUS_MEMBERS: self.members,
+            m.STATUS_SERVERS: self.servers,
             m.STATUS_REGIONS: self.regions,
             m.SERVER_PULSE: self.pulse,
             m.EVAL_DEQUEUE: self.dequeue,
