@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from tests.builders import make_alloc, make_node
 
-from lepa.model.errors import invalid, not_found
+from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
 from lepa.rpc import requests as r
 from lepa.rpc.node_service import StreamFrame
