@@ -282,7 +282,7 @@ async def test_scaling_changes_the_count_and_keeps_an_event() -> None:
         ]
         with pytest.raises(LepaError, match="greater than scaling policy maximum: 4 > 3"):
             await c.caller.call(m.JOB_SCALE, r.JobScaleRequest(id="web", group="web", count=4))
-        policies = (await c.caller.call(m.SCALING_POLICY_LIST, r.ReadRequest())).value
+        policies = (await c.caller.call(m.SCALING_POLICY_LIST, r.ScalingPolicyListRequest())).value
         assert [policy.target for policy in policies] == [{"Namespace": "default", "Job": "web", "Group": "web"}]
 
 

@@ -73,7 +73,8 @@ class Agent:
         self.dev = dev
         self._clock = SystemClock()
         self._random = SystemRandom()
-        self._metrics = Metrics()
+        telemetry = config.telemetry
+        self._metrics = Metrics(shown_by_default=telemetry.filter_default, prefixes=telemetry.prefix_filter)
         self._stack = AsyncExitStack()
         self._tasks = Tasks("agent")
         self._http_address = ""

@@ -236,7 +236,21 @@ class Telemetry(Section, frozen=True):
     collection_interval: str = "1s"
     publish_allocation_metrics: bool = False
     publish_node_metrics: bool = False
+    disable_dispatched_job_summary_metrics: bool = False
+    in_memory_collection_interval: str = "10s"
+    in_memory_retention_period: str = "1m"
     disable_hostname: bool = False
+    use_node_name: bool = False
+    filter_default: bool = True
+    prefix_filter: tuple[str, ...] = ()
+    include_alloc_metadata_in_metrics: bool = False
+    allowed_metadata_keys_in_metrics: tuple[str, ...] = ()
+    disable_allocation_hook_metrics: bool = False
+    disable_rpc_rate_metrics_labels: bool = False
+    statsd_address: str = ""
+    statsite_address: str = ""
+    datadog_address: str = ""
+    datadog_tags: tuple[str, ...] = ()
 
 
 class Config(Section, frozen=True):
@@ -284,8 +298,12 @@ IGNORED = (
     "leave_on_interrupt", "leave_on_terminate", "server.default_scheduler_config", "server.search",
     "server.start_join", "server.job_default_priority", "client.default_ineligible", "client.chroot_env",
     "client.template", "client.artifact", "client.drain_on_shutdown", "client.disk_free_mb",
-    "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.publish_allocation_metrics",
-    "telemetry.publish_node_metrics", "telemetry.collection_interval", "telemetry.disable_hostname",
+    "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.disable_hostname",
+    "telemetry.use_node_name", "telemetry.include_alloc_metadata_in_metrics", "telemetry.statsd_address",
+    "telemetry.statsite_address",
+    "telemetry.allowed_metadata_keys_in_metrics", "telemetry.disable_allocation_hook_metrics",
+    "telemetry.disable_rpc_rate_metrics_labels", "telemetry.datadog_address", "telemetry.datadog_tags",
+    "telemetry.in_memory_collection_interval", "telemetry.in_memory_retention_period",
 )  # fmt: skip
 """Settings that are taken and have no effect here."""
 
@@ -360,6 +378,9 @@ def _check(config: Config) -> None:
             raise LepaError("unsupported", f"configuration: {name} {{ {key} = true }} is not part of this version")
     if config.server.encrypt:
         raise LepaError("unsupported", "configuration: encrypt (gossip) is not part of this version")
+    for text in config.telemetry.prefix_filter:
+        if text[:1] not in ("+", "-"):
+            raise invalid(f'configuration: telemetry.prefix_filter: "{text}" has to begin with + or -')
     for name, text in _durations(config):
         seconds(text, name)
     for name, port in to_builtins(config.ports).items():
@@ -399,6 +420,7 @@ def _durations(config: Config) -> Iterator[tuple[str, str]]:
     yield "client.max_kill_timeout", client.max_kill_timeout
     yield "client.gc_interval", client.gc_interval
     yield "dns.ttl", config.dns.ttl
+    yield "telemetry.collection_interval", config.telemetry.collection_interval
     for name in ("connect_timeout", "head_timeout", "idle_timeout", "response_timeout", "drain_timeout"):
         yield f"ingress.{name}", getattr(config.ingress, name)
 

@@ -1,9 +1,12 @@
 """This agent, as its own API shows it: configuration, health, figures, log."""
 
 import asyncio
+import gc
 import logging
+import math
 import platform
 import resource
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,11 +20,14 @@ from lepa.client.client import Client
 from lepa.dns.server import DnsServer
 from lepa.kit.telemetry import Metrics, log_level, log_path
 from lepa.model.errors import LepaError
+from lepa.model.stats import Figure
 from lepa.rpc import methods as m
 from lepa.rpc.channel import HttpCaller
 from lepa.rpc.methods import Caller
 from lepa.rpc.requests import Members, ReadRequest
+from lepa.server.figures import state_figures
 from lepa.server.server import Server
+from lepa.state.snapshot import Snapshot
 
 COMPATIBLE_VERSION = "1.9.5"
 """The version of Nomad whose API is spoken: what tools that ask for a version are told."""
@@ -42,6 +48,7 @@ class SelfView:
         self._metrics = metrics
         self._tap = tap
         self._started = time.time()
+        self._collected = -math.inf
 
     def describe(self) -> dict[str, Any]:
         """The configuration in force, secrets left out, with the keys that Nomad's clients read."""
@@ -159,19 +166,38 @@ class SelfView:
         ]
         return {"server_id": self.config.name, "schedulers": workers}
 
-    def update_metrics(self) -> None:
-        """Gauges that are cheap to read, read now."""
-        usage = resource.getrusage(resource.RUSAGE_SELF)
-        self._metrics.gauge("nomad.runtime.max_rss_bytes", usage.ru_maxrss * 1024)
-        self._metrics.gauge("nomad.runtime.cpu_seconds", usage.ru_utime + usage.ru_stime)
-        self._metrics.gauge("nomad.runtime.loop_lag_ms", self.lag_ms)
-        if self.client is not None:
-            node = {"node_id": self.client.node_id}
-            for status in ("pending", "running", "complete", "failed"):
-                self._metrics.gauge(f"nomad.client.allocations.{status}", self.client.counts().get(status, 0), **node)
+    async def update_metrics(self) -> None:
+        """Bring gauges up to date; those of the state and of the node at most once in a collection interval."""
+        self._runtime()
         if self.dns is not None:
             for name, value in self.dns.metrics().items():
                 self._metrics.gauge(f"nomad.dns.{name}", value)
+        interval_s = settings.seconds(self.config.telemetry.collection_interval, "telemetry.collection_interval")
+        if time.monotonic() - self._collected < interval_s:
+            return
+        self._collected = time.monotonic()
+        wanted = self.config.telemetry
+        if self.server is not None:
+            dispatched = not wanted.disable_dispatched_job_summary_metrics
+            found = await asyncio.to_thread(_listed, self.server.replica.snapshot, dispatched)
+            self._metrics.replace("state", found)
+        if self.client is not None:
+            figures = await self.client.figures(
+                host=wanted.publish_node_metrics, allocations=wanted.publish_allocation_metrics
+            )
+            self._metrics.replace("node", figures)
+
+    def _runtime(self) -> None:
+        usage = resource.getrusage(resource.RUSAGE_SELF)
+        self._metrics.gauge("nomad.runtime.num_goroutines", len(asyncio.all_tasks()))
+        self._metrics.gauge("nomad.runtime.num_threads", threading.active_count())
+        self._metrics.gauge("nomad.runtime.alloc_bytes", usage.ru_maxrss * 1024)
+        self._metrics.gauge("nomad.runtime.heap_objects", sum(gc.get_count()) + gc.get_freeze_count())
+        self._metrics.gauge("nomad.runtime.cpu_seconds", usage.ru_utime + usage.ru_stime)
+
+
+def _listed(snapshot: Snapshot, dispatched: bool) -> list[Figure]:
+    return list(state_figures(snapshot, dispatched=dispatched))
 
 
 def _yes(part: object | None) -> str:

@@ -1,5 +1,7 @@
 """This agent: `/v1/agent/…` and `/v1/metrics`."""
 
+import asyncio
+
 from aiohttp import web
 
 from lepa.api.edge import Edge, Route
@@ -92,12 +94,14 @@ async def force_leave(edge: Edge, request: web.Request) -> web.StreamResponse:
 
 async def metrics(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Metrics as JSON, or in Prometheus' text format."""
-    edge.agent.update_metrics()
+    await edge.agent.update_metrics()
     if request.query.get("format") != "prometheus":
         return json_response(request, edge.metrics.summary(_timestamp(edge)))
     if not edge.settings.prometheus:
         return text_response(415, "Prometheus is not enabled")
-    return web.Response(body=exposition(edge.metrics), headers={"Content-Type": PROMETHEUS_TYPE})
+    return web.Response(
+        body=await asyncio.to_thread(exposition, edge.metrics), headers={"Content-Type": PROMETHEUS_TYPE}
+    )
 
 
 def _timestamp(edge: Edge) -> str:

@@ -54,7 +54,7 @@ class AgentView(Protocol):
     def schedulers(self) -> dict[str, Any]:
         """Workers of this agent's server. Raises LepaError(unsupported) where there is none."""
 
-    def update_metrics(self) -> None:
+    async def update_metrics(self) -> None:
         """Bring gauges up to date before they are shown."""
 
 

@@ -14,6 +14,7 @@ DEVELOPMENT: Settings = {
     "bind_addr": "127.0.0.1",
     "server": {"enabled": True},
     "client": {"enabled": True},
+    "telemetry": {"publish_allocation_metrics": True, "publish_node_metrics": True},
 }
 """What -dev means, before configuration files and flags."""
 

@@ -25,6 +25,7 @@ from lepa.client import files, node_stats, secrets_mount
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_runner import Hooks, NodeParts
 from lepa.client.allocations import Allocations
+from lepa.client.figures import Placed, allocation_figures, happenings, node_figures
 from lepa.client.fingerprint.registry import Fingerprint
 from lepa.client.hooks.artifacts import ArtifactHook
 from lepa.client.hooks.payload import PayloadHook
@@ -42,6 +43,7 @@ from lepa.drivers.protocol import Driver
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
+from lepa.model.allocation import Allocation
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.node import (
     Node,
@@ -53,7 +55,7 @@ from lepa.model.node import (
 )
 from lepa.model.resources import NetworkResource
 from lepa.model.service import CheckQueryResult
-from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
+from lepa.model.stats import AllocFileInfo, AllocResourceUsage, Figure, HostStats
 from lepa.rpc.methods import Caller
 from lepa.rpc.node_service import StreamFrame, TaskSession
 
@@ -135,6 +137,26 @@ class Client:
             found[status] = found.get(status, 0) + 1
         return found
 
+    async def figures(self, *, host: bool, allocations: bool) -> list[Figure]:
+        """Figures of the node. host: with the use of its host; allocations: with the use of its tasks."""
+        stats = await self.host_stats() if host else None
+        placed = [Placed(runner.alloc, runner.status()[0]) for runner in self._allocations.runners.values()]
+        node = replace(self.node, status="ready") if self.registered else self.node
+        found = list(node_figures(node, placed, stats))
+        for each in placed if allocations else ():
+            if each.status == "running":
+                with contextlib.suppress(LepaError):  # it has just ended
+                    usage = await self.allocation_stats(each.allocation.id)
+                    found += allocation_figures(self.node, each.allocation, usage)
+        return found
+
+    def _count(self, before: Allocation | None, after: Allocation) -> None:
+        runner = self._allocations.runners.get(after.id)
+        if runner is not None:
+            whole = replace(runner.alloc, task_states=after.task_states)
+            for name, labels in happenings(self.node, before, whole):
+                self._metrics.count(name, 1, **labels)
+
     # Life
 
     async def __aenter__(self) -> Self:
@@ -148,6 +170,7 @@ class Client:
         self._networks = Networks(self._settings, self._state, self._overlays)
         self._allocations = Allocations(self._settings, self._state, self._link, self._clock)
         self._allocations.parts = self._parts()
+        self._allocations.reports.on_told = self._count
         await self._allocations.restore()
         runs = [alloc_id for alloc_id, runner in self._allocations.runners.items() if not runner.finished.is_set()]
         await self._networks.collect(runs)

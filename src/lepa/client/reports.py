@@ -29,6 +29,8 @@ class Reports:
         self._has_news = asyncio.Event()
         self._told: dict[str, Allocation] = {}
         self._doubted: set[str] = set()
+        self.on_told: Callable[[Allocation | None, Allocation], None] = lambda before, after: None
+        """Called for each allocation that was told, with what was told of it before."""
 
     def note(self, alloc_id: str) -> None:
         """An allocation may differ from what the servers know."""
@@ -80,5 +82,7 @@ class Reports:
         except LepaError as error:
             log.warning("allocations could not be reported count=%d error=%s", len(allocations), error.message)
             return False
+        for alloc in allocations:
+            self.on_told(self._told.get(alloc.id), alloc)
         self._told |= {alloc.id: alloc for alloc in allocations if alloc.id not in self._doubted}
         return True

@@ -10,7 +10,8 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
@@ -31,7 +32,15 @@ LOG_FILES_KEPT = 4
 INTERVAL_S = 10.0
 SERIES_MAX = 10_000
 
+GROUP_SERIES_MAX = 100_000
+"""Of one group of gauges that are set together, such as those of all jobs."""
+NEWEST_MAX = 256
+"""Measurements of a series that its quantiles are taken of."""
+QUANTILES = (0.5, 0.9, 0.99)
+
 Labels = tuple[tuple[str, str], ...]
+Figure = tuple[str, float, Mapping[str, str]]
+"""A gauge: its name, its value, its labels."""
 
 
 def set_up_logging(level: str = "info", *, as_json: bool = False, stream: Any = None) -> logging.Handler:
@@ -158,12 +167,17 @@ class Metrics:
     More than SERIES_MAX different series are dropped and counted in `dropped`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, shown_by_default: bool = True, prefixes: Iterable[str] = ()) -> None:
+        """prefixes: such as "+nomad.raft" and "-nomad.client": the longest that fits a name says if it is shown."""
+        self._shown_by_default = shown_by_default
+        self._prefixes = sorted(prefixes, key=len, reverse=True)
         self.gauges: dict[tuple[str, Labels], float] = {}
         self.totals: dict[tuple[str, Labels], float] = {}
         self.sums: dict[tuple[str, Labels], Sample] = {}
+        self.newest: dict[tuple[str, Labels], deque[float]] = {}
         self.closed = Interval()
         self.dropped = 0
+        self._groups: dict[str, dict[tuple[str, Labels], float]] = {}
         self._open = Interval()
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
@@ -171,6 +185,39 @@ class Metrics:
         key = (name, tuple(labels.items()))
         if key in self.gauges or self._room(self.gauges):
             self.gauges[key] = value
+
+    def replace(self, group: str, figures: Iterable[Figure]) -> None:
+        """Set all gauges of a group at once; those that it had before and has no more are gone."""
+        made: dict[tuple[str, Labels], float] = {}
+        for name, value, labels in figures:
+            if len(made) == GROUP_SERIES_MAX:
+                self.dropped += 1
+                break
+            made[name, tuple(labels.items())] = value
+        self._groups[group] = made
+
+    def shows(self, name: str) -> bool:
+        """Whether a series is shown."""
+        for prefix in self._prefixes:
+            if name.startswith(prefix[1:]):
+                return prefix.startswith("+")
+        return self._shown_by_default
+
+    def all_gauges(self) -> dict[tuple[str, Labels], float]:
+        """Single gauges and those of all groups."""
+        found = dict(self.gauges)
+        for group in self._groups.values():
+            found |= group
+        return {key: value for key, value in found.items() if self.shows(key[0])} if self._filters else found
+
+    @property
+    def _filters(self) -> bool:
+        return bool(self._prefixes) or not self._shown_by_default
+
+    def quantiles(self, key: tuple[str, Labels]) -> list[tuple[float, float]]:
+        """Quantiles of the newest measurements of a series, as (share, value)."""
+        values = sorted(self.newest.get(key, ()))
+        return [(share, values[min(len(values) - 1, int(share * len(values)))]) for share in QUANTILES if values]
 
     def count(self, name: str, n: float = 1, **labels: str) -> None:
         """Count something that happened."""
@@ -184,6 +231,7 @@ class Metrics:
         key = (name, tuple(labels.items()))
         if key in self.sums or self._room(self.sums):
             self.sums.setdefault(key, Sample()).add(value)
+            self.newest.setdefault(key, deque(maxlen=NEWEST_MAX)).append(value)
             self._open.samples.setdefault(key, Sample()).add(value)
 
     def tick(self, now: float) -> None:
@@ -204,11 +252,11 @@ class Metrics:
             "Timestamp": timestamp,
             "Gauges": [
                 {"Name": name, "Value": value, "Labels": dict(labels)}
-                for (name, labels), value in sorted(self.gauges.items())
+                for (name, labels), value in sorted(self.all_gauges().items())
             ],
             "Points": [],
-            "Counters": list(_summaries(interval.counters)),
-            "Samples": list(_summaries(interval.samples)),
+            "Counters": [each for each in _summaries(interval.counters) if self.shows(each["Name"])],
+            "Samples": [each for each in _summaries(interval.samples) if self.shows(each["Name"])],
         }
 
 

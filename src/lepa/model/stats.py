@@ -1,11 +1,15 @@
 """Pure: measured use of tasks and hosts."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from msgspec import field
 
 from lepa.kit.durations import ZERO_TIME
 from lepa.model.wire import Wire
+
+Figure = tuple[str, float, Mapping[str, str]]
+"""A gauge: its name, its value, its labels."""
 
 
 class TaskCPUStats(Wire, frozen=True):

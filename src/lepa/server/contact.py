@@ -113,7 +113,7 @@ class Contact:
                 self._began()
             elif self._leadership.leader_address:
                 await self._pulse(peers, self._leadership.leader_address, self._leadership.key.created)
-            self._metrics.gauge("raft.leader.lastContact", self.age_ms())
+            self._metrics.gauge("nomad.raft.leader.lastContact", self.age_ms())
             await self._clock.sleep(PULSE_S)
 
     async def _pulse(self, peers: Peers, address: str, created: int) -> None:

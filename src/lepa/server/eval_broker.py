@@ -12,6 +12,7 @@ enqueued again while it is with a worker comes back after the acknowledgement, s
 Bounded by the evaluations in the state: each is held at most once.
 """
 
+from collections import Counter
 from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -183,6 +184,14 @@ class EvalBroker:
             waiting=sum(len(waiting) for waiting in self._waiting.values()),
             delayed=len(self._delayed),
         )
+
+    def ready_by_type(self) -> dict[str, int]:
+        """Evaluations that wait for a worker, by scheduler type."""
+        return {kind: len(queue) for kind, queue in self._ready.items()}
+
+    def unacknowledged_by_type(self) -> dict[str, int]:
+        """Evaluations that workers have, by scheduler type."""
+        return Counter(held.evaluation.type for held in self._unacknowledged.values())
 
     def _delay(self, evaluation: Evaluation, at: float) -> None:
         self._sequence += 1

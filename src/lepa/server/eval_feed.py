@@ -29,6 +29,11 @@ from lepa.state.reducer import RowChange
 from lepa.state.replica import Replica
 from lepa.state.snapshot import Snapshot
 
+GIVEN_MAX: Final = 1_000
+"""Deliveries whose time is taken."""
+
+SCHEDULER_TYPES: Final = ("service", "batch", "system", "sysbatch")
+
 RETRY_BLOCKED_S: Final = 60.0
 """How often evaluations that were blocked for refused plans are tried again."""
 
@@ -52,6 +57,7 @@ class EvalFeed:
         self._metrics = metrics
         self._tasks = Tasks("eval_feed")
         self._moved = asyncio.Event()
+        self._given: dict[str, tuple[float, float]] = {}
         self.broker = EvalBroker()
         self.blocked = BlockedEvals()
 
@@ -81,7 +87,18 @@ class EvalFeed:
         """The next evaluation for a worker, if there is one."""
         if self._replica.snapshot.scheduler_configuration().pause_eval_broker:
             return None
-        return self.broker.dequeue(types, self._random.uuid(), self._clock.now())
+        delivery = self.broker.dequeue(types, self._random.uuid(), self._clock.now())
+        if delivery is not None:
+            self._handed_out(delivery)
+        return delivery
+
+    def _handed_out(self, delivery: Delivery) -> None:
+        waited_ns = max(0, self._clock.now_ns() - delivery.evaluation.modify_time)
+        self._metrics.sample("nomad.nomad.broker.wait_time", waited_ns / 1e6)
+        self._metrics.sample("nomad.nomad.broker.eval_waiting", waited_ns / 1e6)
+        while len(self._given) >= GIVEN_MAX:  # of workers that were lost
+            self._given.pop(next(iter(self._given)))
+        self._given[delivery.token] = (self._clock.now(), waited_ns / 1e6)
 
     def ack(self, delivery: Delivery, index: int) -> None:
         """The worker is done with it; `index` is its last write."""
@@ -93,11 +110,16 @@ class EvalFeed:
 
     def done(self, eval_id: str, token: str, index: int) -> None:
         """Some worker is done with a delivery."""
+        given, waited_ms = self._given.pop(token, (self._clock.now(), 0.0))
+        worked_ms = 1e3 * (self._clock.now() - given)
+        self._metrics.sample("nomad.nomad.broker.process_time", worked_ms)
+        self._metrics.sample("nomad.nomad.broker.response_time", waited_ms + worked_ms)
         self.broker.ack(eval_id, token, index, self._clock.now())
         self._move()
 
     def failed(self, eval_id: str, token: str) -> None:
         """Some worker could not do a delivery."""
+        self._given.pop(token, None)
         self.broker.nack(eval_id, token, self._clock.now())
         self._move()
 
@@ -108,6 +130,7 @@ class EvalFeed:
 
     def take_back(self, eval_id: str, token: str) -> None:
         """A delivery never reached a worker, or its worker is gone."""
+        self._given.pop(token, None)
         self.broker.take_back(eval_id, token)
         self._move()
 
@@ -118,12 +141,18 @@ class EvalFeed:
     def report(self) -> None:
         """Bring the gauges up to date."""
         counts = self.broker.counts()
-        self._metrics.gauge("nomad.broker.total_ready", counts.ready)
-        self._metrics.gauge("nomad.broker.total_unacked", counts.unacknowledged)
-        self._metrics.gauge("nomad.broker.total_pending", counts.waiting)
-        self._metrics.gauge("nomad.broker.total_waiting", counts.delayed)
-        self._metrics.gauge("nomad.blocked_evals.total_blocked", len(self.blocked))
-        self._metrics.gauge("nomad.blocked_evals.total_escaped", self.blocked.escaped)
+        self._metrics.gauge("nomad.nomad.broker.total_ready", counts.ready)
+        self._metrics.gauge("nomad.nomad.broker.total_unacked", counts.unacknowledged)
+        self._metrics.gauge("nomad.nomad.broker.total_pending", counts.waiting)
+        self._metrics.gauge("nomad.nomad.broker.total_waiting", counts.delayed)
+        self._metrics.gauge("nomad.nomad.broker.total_cancelable", 0)
+        ready, held = self.broker.ready_by_type(), self.broker.unacknowledged_by_type()
+        for kind in SCHEDULER_TYPES:
+            self._metrics.gauge(f"nomad.nomad.broker.{kind}_ready", ready.get(kind, 0))
+            self._metrics.gauge(f"nomad.nomad.broker.{kind}_unacked", held.get(kind, 0))
+        self._metrics.gauge("nomad.nomad.blocked_evals.total_quota_limit", 0)
+        self._metrics.gauge("nomad.nomad.blocked_evals.total_blocked", len(self.blocked))
+        self._metrics.gauge("nomad.nomad.blocked_evals.total_escaped", self.blocked.escaped)
 
     # From the state
 

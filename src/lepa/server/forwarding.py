@@ -109,7 +109,7 @@ class Forwarder:
                 if now - began >= HOLD_S:
                     deadline = now + HOLD_S  # it has waited for something else than a leader
                 if now >= deadline:
-                    self._metrics.count("nomad.rpc.no_leader", method=method.name)
+                    self._metrics.count("nomad.nomad.rpc.no_leader", method=method.name)
                     raise LepaError("no_leader", "No cluster leader") from error
             await self._leadership.changed(min(deadline, self._clock.now() + RETRY_S))
 
@@ -123,7 +123,7 @@ class Forwarder:
         address = self._leadership.leader_address
         if self._peers is None or not self._answers(address):
             raise LepaError("no_leader", "No cluster leader")
-        self._metrics.count("nomad.rpc.forward", method=method.name)
+        self._metrics.count("nomad.nomad.rpc.forward", method=method.name)
         ask = self._tasks.start("ask", _outcome(self._peers.ask(address, method, request, patience_s(request))))
         self._asks[ask] = self._leadership.key.created
         try:

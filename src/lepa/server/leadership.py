@@ -138,7 +138,7 @@ class Leading:
             snapshot = p.replica.snapshot
             orders = [silent(snapshot, node_id) for node_id in self.heartbeats.expired(now)]
             for order in orders:
-                p.metrics.count("nomad.heartbeat.invalidate")
+                p.metrics.count("nomad.nomad.heartbeat.invalidate")
                 log.warning("node missed its heartbeat node_id=%s status=%s", order.node_id, order.status)
             await carry_out("heartbeats", [*orders, *disconnected_too_long(snapshot)], p.writer)
             wake_at = self.heartbeats.wake_at()
@@ -162,7 +162,7 @@ class Leading:
     async def _report(self) -> None:
         while True:
             self.feed.report()
-            self._parts.metrics.gauge("nomad.heartbeat.active", len(self.heartbeats))
+            self._parts.metrics.gauge("nomad.nomad.heartbeat.active", len(self.heartbeats))
             await self._parts.clock.sleep(REPORT_S)
 
 
@@ -307,17 +307,19 @@ class Leadership:
 
     async def _begin_term(self, order: Lead) -> None:
         p = self._parts
+        asked = p.clock.now()
         try:
             await p.replica.wait_for(order.fence.created, REPLICA_WAIT_S)
         except LepaError as error:
             log.warning("does not lead: its copy of the state is behind error=%s", error.message)
             self._election.resign(p.clock.now())
             return
+        p.metrics.sample("nomad.nomad.leader.barrier", 1e3 * (p.clock.now() - asked))
         p.writer.fence = order.fence
         stack = AsyncExitStack()
         self.leading = await stack.enter_async_context(self._lead())
         self._term = stack
-        p.metrics.gauge("raft.state.leader", 1)
+        p.metrics.gauge("nomad.raft.state.leader", 1)
         log.info("leads revision=%d", order.fence.created)
         self._announce()
 
@@ -325,7 +327,7 @@ class Leadership:
         self.leading = None
         self._parts.writer.fence = None
         self._announce()
-        self._parts.metrics.gauge("raft.state.leader", 0)
+        self._parts.metrics.gauge("nomad.raft.state.leader", 0)
         if self._term is not None:
             term, self._term = self._term, None
             await term.aclose()

@@ -122,15 +122,18 @@ class PlanApplier:
         nothing of the plan was refused. Raises LepaError(conflict) when another worker has its evaluation now.
         """
         self._submitted += 1
+        asked = self._clock.now()
         result: asyncio.Future[PlanResult] = asyncio.get_running_loop().create_future()
         number = self._submitted
         if _items(plan) <= THREAD_ITEMS:
             self._under_way[number] = plan
         try:
             await self._queue.put(_Pending(-plan.priority, number, plan, opening, closing, result))
-            self._metrics.gauge("nomad.plan.queue_depth", self._queue.qsize())
+            self._metrics.gauge("nomad.nomad.plan.queue_depth", self._queue.qsize())
             return await result
         finally:
+            self._metrics.sample("nomad.nomad.plan.submit", 1e3 * (self._clock.now() - asked))
+            self._metrics.gauge("nomad.nomad.plan.outstanding_apply", len(self._under_way))
             self._under_way.pop(number, None)
 
     async def _run(self) -> None:
@@ -199,9 +202,9 @@ class PlanApplier:
             result = await asyncio.to_thread(check_plan, plan, on)
         else:
             result = check_plan(plan, on)
-        self._metrics.sample("nomad.plan.evaluate", 1e3 * (self._clock.now() - started))
+        self._metrics.sample("nomad.nomad.plan.evaluate", 1e3 * (self._clock.now() - started))
         for node_id in result.rejected_nodes:
-            self._metrics.count("nomad.plan.node_rejected", node_id=node_id)
+            self._metrics.count("nomad.nomad.plan.node_rejected", node_id=node_id)
         taken = bool(result.updates or result.stops or not result.rejected_nodes)
         accepted = replace(
             plan,
@@ -251,7 +254,7 @@ class PlanApplier:
         await self._replica.wait_for(index, REPLICA_WAIT_S)
         for checked in group:
             _tell(checked, index)
-        self._metrics.sample("nomad.plan.apply", 1e3 * (self._clock.now() - started))
+        self._metrics.sample("nomad.nomad.plan.apply", 1e3 * (self._clock.now() - started))
         return True
 
     async def _commit_alone(self, checked: _Checked, on: Snapshot) -> bool:
@@ -289,7 +292,7 @@ class PlanApplier:
             if not committed.ok:
                 raise _Overtaken(committed.revision)
             on = await self._replica.wait_for(committed.revision, REPLICA_WAIT_S)
-        self._metrics.sample("nomad.plan.apply", 1e3 * (self._clock.now() - started))
+        self._metrics.sample("nomad.nomad.plan.apply", 1e3 * (self._clock.now() - started))
         return on.index
 
     def _parts(self, checked: _Checked) -> Iterator[list[Command]]:

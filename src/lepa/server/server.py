@@ -9,6 +9,7 @@ the caller's to close.
 """
 
 import asyncio
+import re
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Final, Self
@@ -18,6 +19,7 @@ from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.rpc import methods as m
 from lepa.rpc.channel import Answer, LocalCaller, Peers
+from lepa.rpc.methods import METHODS
 from lepa.rpc.requests import Reply
 from lepa.rpc.server_requests import ServerRecord
 from lepa.server.contact import Contact
@@ -63,6 +65,7 @@ class Server:
         metrics = metrics or Metrics()
         replica = Replica(store, clock)
         writer = Writer(store, replica, clock, random)
+        writer.metrics = metrics
         self._parts = Parts(store, replica, writer, settings, clock, random, metrics)
         self._leadership = Leadership(self._parts, lambda: Leading(self._parts))
         self._events = EventStream(replica, settings.event_batches_max)
@@ -145,15 +148,21 @@ class Server:
         }
 
     def _measured(self, name: str, answer: Answer) -> Answer:
-        metrics = self._parts.metrics
+        metrics, clock = self._parts.metrics, self._parts.clock
+        kind = "query" if METHODS[name].kind == "read" else "request"
+        figure = f"nomad.nomad.{_snake(name)}"
 
         async def measured(request: Any) -> Reply[Any]:
-            metrics.count("nomad.rpc.request")
+            metrics.count(f"nomad.nomad.rpc.{kind}")
+            started = clock.now()
             try:
                 return await answer(request)
             except Exception:
-                metrics.count("nomad.rpc.request_error", method=name)
+                metrics.count("nomad.nomad.rpc.request_error", method=name)
                 raise
+            finally:
+                if not getattr(request, "index", 0):  # a long poll's time tells nothing
+                    metrics.sample(figure, 1e3 * (clock.now() - started))
 
         return measured
 
@@ -176,3 +185,8 @@ def _record(settings: ServerSettings) -> ServerRecord:
         datacenter=settings.datacenter,
         build=settings.build,
     )
+
+
+def _snake(name: str) -> str:
+    """How figures name a call: `Job.Register` is `job.register`, `NodePool.List` is `node_pool.list`."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()

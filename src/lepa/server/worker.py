@@ -82,8 +82,10 @@ class Worker:
         May run several times at once: they take turns at scheduling, and none waits for the plans of another.
         """
         while True:
+            asked = self._clock.now()
             delivery = await self._desk.dequeue(self._types)
             started = self._clock.now()
+            self._metrics.sample("nomad.nomad.worker.dequeue_eval", 1e3 * (started - asked))
             try:
                 index = await self._process(delivery)
             except LepaError as error:
@@ -94,12 +96,16 @@ class Worker:
                 log.exception("evaluation failed eval_id=%s", delivery.evaluation.id)
                 self._desk.nack(delivery)
             else:
+                acknowledged = self._clock.now()
                 self._desk.ack(delivery, index)
-            self._metrics.sample("nomad.worker.process_eval", 1e3 * (self._clock.now() - started))
+                self._metrics.sample("nomad.nomad.worker.send_ack", 1e3 * (self._clock.now() - acknowledged))
+            self._metrics.sample("nomad.nomad.worker.process_eval", 1e3 * (self._clock.now() - started))
 
     async def _process(self, delivery: Delivery) -> int:
         """Returns the revision of the last write."""
+        waited = self._clock.now()
         snapshot = await self._replica.wait_for(delivery.wait_index, SNAPSHOT_WAIT_S)
+        self._metrics.sample("nomad.nomad.worker.wait_for_index", 1e3 * (self._clock.now() - waited))
         evaluation = snapshot.evaluation(delivery.evaluation.id)
         if evaluation is None or evaluation.status in TERMINAL_EVALUATION_STATUSES:
             return snapshot.index
@@ -109,7 +115,9 @@ class Worker:
             again = True
             if outcome.plan.empty:
                 return await self._desk.close(delivery, outcome)
+            submitted = self._clock.now()
             result = await self._desk.submit(replace(outcome.plan, eval_token=delivery.token), outcome)
+            self._metrics.sample("nomad.nomad.worker.submit_plan", 1e3 * (self._clock.now() - submitted))
             if not result.refresh_index:
                 return result.applied_index
             self._metrics.count("lepa.plan.conflicts")
@@ -135,6 +143,6 @@ class Worker:
                 new_id=self._random.uuid,
                 columns=self._columns,
             )
-        name = f"nomad.worker.invoke_scheduler_{evaluation.type}"
+        name = f"nomad.nomad.worker.invoke_scheduler_{evaluation.type}"
         self._metrics.sample(name, 1e3 * (self._clock.now() - started))
         return outcome

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
 from lepa.kit.sources import Clock, Random
+from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
 from lepa.state.commands.draft import Draft
 from lepa.state.replica import Replica
@@ -39,6 +40,7 @@ class Writer:
         self.fence: Fence | None = None
         self.on_fenced: Callable[[], None] = _nothing
         """Called when the store refuses a write because another server leads."""
+        self.metrics: Metrics | None = None
 
     def draft_on(self, snapshot: Snapshot) -> Draft:
         """An empty draft on a snapshot."""
@@ -48,11 +50,16 @@ class Writer:
         """Commit with the leader's fence. Raises LepaError(no_leader) when this server does not lead."""
         if self.fence is None:
             raise LepaError("no_leader", "No cluster leader")
+        asked = self._clock.now()
         try:
-            return await self._store.commit(txn, self.fence)
+            committed = await self._store.commit(txn, self.fence)
         except Fenced:
             self.on_fenced()
             raise
+        if self.metrics is not None:
+            self.metrics.count("nomad.raft.apply")
+            self.metrics.sample("nomad.raft.commitTime", 1e3 * (self._clock.now() - asked))
+        return committed
 
     async def write(self, command: Callable[[Draft], R]) -> Written[R]:
         """Run a command until its write is not overtaken. Raises what the command raises, Fenced, or timeout."""

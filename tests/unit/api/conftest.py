@@ -80,7 +80,7 @@ class QuietAgent:
         worker = {"id": "worker-0", "enabled_schedulers": ["service"], "started": True, "status": "Started"}
         return {"server_id": "s", "schedulers": [worker]}
 
-    def update_metrics(self) -> None:
+    async def update_metrics(self) -> None:
         pass
 
 

@@ -72,7 +72,9 @@ def test_every_kind_of_series_is_exposed_with_its_labels() -> None:
     metrics.gauge("nomad.mixed", 2, extra="y")
     text = exposition(metrics).decode()
     assert 'nomad_a_b{node="n"} 1.5' in text
-    assert "nomad_calls_total 2.0" in text
+    assert "# TYPE nomad_calls untyped" in text
+    assert "nomad_calls 2.0" in text
+    assert 'nomad_wait{path="x",quantile="0.5"} 5.0' in text
     assert 'nomad_wait_count{path="x"} 2.0' in text
     assert 'nomad_wait_sum{path="x"} 8.0' in text
     assert 'nomad_mixed{extra="y"} 2.0' in text

@@ -114,3 +114,30 @@ def test_lines_go_to_a_file_that_only_its_owner_reads(tmp_path: Path) -> None:
         handler.close()
     assert path.read_text().endswith("[WARNING] server: node lost node_id=n1\n")
     assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_group_of_gauges_is_set_at_once_and_what_it_lost_is_gone() -> None:
+    metrics = Metrics()
+    metrics.replace("jobs", [("nomad.a", 1, {"job": "x"}), ("nomad.a", 2, {"job": "y"})])
+    metrics.replace("jobs", [("nomad.a", 3, {"job": "y"})])
+    assert metrics.all_gauges() == {("nomad.a", (("job", "y"),)): 3}
+
+
+def test_the_longest_prefix_says_whether_a_series_is_shown() -> None:
+    metrics = Metrics(prefixes=("-nomad.client", "+nomad.client.allocs"))
+    for name in ("nomad.client.x", "nomad.client.allocs.y", "nomad.z"):
+        metrics.gauge(name, 1)
+        metrics.count(name)
+        metrics.sample(name, 1)
+    shown = metrics.summary("t")
+    for kind in ("Gauges", "Counters", "Samples"):
+        assert [each["Name"] for each in shown[kind]] == ["nomad.client.allocs.y", "nomad.z"]
+    assert Metrics(shown_by_default=False, prefixes=("+nomad.z",)).shows("nomad.y") is False
+
+
+def test_quantiles_are_of_the_newest_values() -> None:
+    metrics = Metrics()
+    for value in range(1000):
+        metrics.sample("nomad.wait", value)
+    assert metrics.quantiles(("nomad.wait", ())) == [(0.5, 872), (0.9, 974), (0.99, 997)]
+    assert metrics.quantiles(("nomad.other", ())) == []

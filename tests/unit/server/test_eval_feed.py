@@ -75,7 +75,7 @@ async def test_an_evaluation_for_later_comes_at_its_time() -> None:
         await d.next()
         await d.put(make_eval("later", wait_until=rfc3339(d.clock.now_ns() + 30_000_000)))
         d.feed.report()
-        assert d.metrics.gauges[("nomad.broker.total_waiting", ())] == 1
+        assert d.metrics.gauges[("nomad.nomad.broker.total_waiting", ())] == 1
         waiting = asyncio.ensure_future(d.next())
         await settle()
         assert not waiting.done()
@@ -88,7 +88,7 @@ async def test_room_on_a_node_lets_blocked_evaluations_go() -> None:
         await d.next()
         await d.put(make_eval("blocked", job=make_job("a"), status="blocked", snapshot_index=10_000))
         d.feed.report()
-        assert d.metrics.gauges[("nomad.blocked_evals.total_blocked", ())] == 1
+        assert d.metrics.gauges[("nomad.nomad.blocked_evals.total_blocked", ())] == 1
         await d.writer.write(lambda draft: register_node(draft, make_node()))
         assert await d.next() == "blocked"
         await d.put(make_eval("again", job=make_job("b"), status="blocked", snapshot_index=10_000))
