@@ -105,7 +105,7 @@ def app_register(cluster: Cluster, name: str, input_type: str, default_output: s
     micros = _micros(slo)
     connection = cluster.start()
     connection.register_application(name, input_type, default_output, micros)
-    cluster.session.out.line(f"Application {name} registered: POST http://{connection.get_query_addr()}/{name}/predict")
+    cluster.session.out.line(f"Application {name} registered: POST {connection.get_predict_url(name)}")
 
 
 @command()
@@ -255,7 +255,7 @@ def model_deploy(
     if app:
         if called not in connection.get_linked_models(app):
             connection.link_model_to_app(app, called)
-        out.line(f"It answers POST http://{connection.get_query_addr()}/{app}/predict")
+        out.line(f"It answers POST {connection.get_predict_url(app)}")
 
 
 def _model_name(source: str) -> str:
@@ -411,18 +411,9 @@ def _follow(
 
 def _look(connection: "ClipperConnection") -> view.Look:
     """What every query frontend that answers says of itself."""
-    from lepa.serving.admin_client import call
-
-    found: view.Look = {}
-    failure = not_found("no query frontend is known")
-    for address in connection.cm.get_query_addrs():
-        try:
-            found[str(address)] = call(address, "GET", "/top")
-        except LepaError as error:
-            connection.cm.query_addr_lost(address)
-            failure = error
+    found = connection.tops()
     if not found:
-        raise failure
+        raise not_found("no query frontend answers")
     return found
 
 

@@ -250,7 +250,7 @@ class Locator:
 
 
 class LoadBalancer(Protocol):
-    """A stable place before a query frontend whose address changes. None: go to the frontend itself."""
+    """A stable place before query frontends, whose addresses change. None: go to the frontend itself."""
 
     def http(self) -> Address | None:
         """Where predictions are asked."""
@@ -258,7 +258,10 @@ class LoadBalancer(Protocol):
     def rpc(self) -> Address | None:
         """Where model containers connect."""
 
-    def tags(self, part: str) -> tuple[str, ...]:
+    def path(self, cluster: str) -> str:
+        """What stands before `/{app}/predict` in the URLs that callers use; "" for nothing."""
+
+    def tags(self, part: str, cluster: str) -> tuple[str, ...]:
         """Tags of the service of a part ("http" or "rpc") by which the balancer finds it."""
 
 
@@ -271,17 +274,25 @@ class Direct:
     def rpc(self) -> Address | None:
         return None
 
-    def tags(self, part: str) -> tuple[str, ...]:
+    def path(self, cluster: str) -> str:
+        return ""
+
+    def tags(self, part: str, cluster: str) -> tuple[str, ...]:
         return ()
 
 
 class Fabio:
-    """Fabio, or lepa's ingress that reads the same tags: HTTP under a path prefix, TCP on a port of its own."""
+    """Fabio, or lepa's ingress that reads the same tags: HTTP under a path prefix, TCP on a port of its own.
 
-    def __init__(self, host: str, http_port: int = 9999, rpc_port: int = 7000) -> None:
+    prefix: "" is `/clipper-{cluster}`, so that clusters do not meet; "/" hands everything that comes to one cluster.
+    The TCP port tells nothing about who is wanted: each cluster needs one of its own.
+    """
+
+    def __init__(self, host: str, http_port: int = 9999, rpc_port: int = 7000, prefix: str = "") -> None:
         self._host = host
         self._http_port = http_port
         self._rpc_port = rpc_port
+        self._prefix = prefix
 
     def http(self) -> Address | None:
         return Address(self._host, self._http_port)
@@ -289,5 +300,11 @@ class Fabio:
     def rpc(self) -> Address | None:
         return Address(self._host, self._rpc_port)
 
-    def tags(self, part: str) -> tuple[str, ...]:
-        return ("urlprefix-/",) if part == "http" else (f"urlprefix-:{self._rpc_port} proto=tcp",)
+    def path(self, cluster: str) -> str:
+        return (self._prefix or f"/clipper-{cluster}").rstrip("/")
+
+    def tags(self, part: str, cluster: str) -> tuple[str, ...]:
+        if part == "rpc":
+            return (f"urlprefix-:{self._rpc_port} proto=tcp",)
+        path = self.path(cluster)
+        return (f"urlprefix-{path}/ strip={path}",) if path else ("urlprefix-/",)

@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,6 +22,7 @@ import msgspec
 from lepa.model.errors import LepaError
 from lepa.serving.admin_client import call
 from lepa.serving.autoscale import Autoscale, Load, ReplicaScaler
+from lepa.serving.connection import tops
 from lepa.serving.container_managers.jobs import JobsContainerManager
 from lepa.serving.container_managers.local import LocalContainerManager
 from lepa.serving.container_managers.protocol import DEFAULT_CLUSTER, ContainerManager
@@ -33,7 +34,7 @@ LOOK_EVERY_S = 0.5
 
 
 class _Reading(NamedTuple):
-    """Counters of one model at one time; the difference of two is the load between them."""
+    """Counters of one model at one query frontend at one time; the difference of two is the load between them."""
 
     at: float
     busy_s: float
@@ -47,7 +48,7 @@ class Autoscaler:
         self._manager = manager
         self._clock = clock
         self._scalers: dict[str, ReplicaScaler] = {}
-        self._readings: dict[str, _Reading] = {}
+        self._readings: dict[tuple[str, str], _Reading] = {}
 
     def run(self, stop: threading.Event) -> None:
         """Look until `stop` is set; who is away is asked again."""
@@ -63,18 +64,21 @@ class Autoscaler:
         registry = msgspec.convert(found, Registry)
         if not registry.scaling:
             return
-        top = call(self._manager.get_metric_addr(), "GET", "/top")
+        looks = tops(self._manager)
+        if not looks:
+            raise LepaError("timeout", "no query frontend answers")
+        self._readings = {key: reading for key, reading in self._readings.items() if key[0] in looks}
         for name, settings in registry.scaling.items():
             if name in registry.current:
-                self._scale(registry.models[f"{name}:{registry.current[name]}"], settings, top)
+                self._scale(registry.models[f"{name}:{registry.current[name]}"], settings, looks)
 
-    def _scale(self, model: ModelVersion, settings: Autoscale, top: Any) -> None:
+    def _scale(self, model: ModelVersion, settings: Autoscale, looks: Mapping[str, Any]) -> None:
         now = self._clock()
         scaler = self._scalers.get(model.key)
         if scaler is None or scaler.settings != settings:
             scaler = self._scalers[model.key] = ReplicaScaler(settings, now)
         have = self._manager.get_num_replicas(model.model_name, model.model_version)
-        load = self._load(model.key, have, top, now)
+        load = self._load(model.key, have, looks, now)
         wanted = scaler.decide(load, now)
         if wanted.replicas != have:
             log.info("model scaled model=%s from=%d to=%d reason=%s", model.key, have, *wanted)
@@ -82,12 +86,18 @@ class Autoscaler:
                 model.model_name, model.model_version, model.input_type, model.container_name, wanted.replicas
             )
 
-    def _load(self, key: str, have: int, top: Any, now: float) -> Load:
-        rows = [row for row in top["models"] if f"{row['model']}:{row['version']}" == key]
-        queries = sum(app["predictions"] for app in top["applications"] if key in app["arms"])
+    def _load(self, key: str, have: int, looks: Mapping[str, Any], now: float) -> Load:
+        """The load of all query frontends together: each query is asked of one of them, each replica serves all."""
+        loads = [self._load_of_one(frontend, key, have, look, now) for frontend, look in looks.items()]
+        busy, queries, queued = (sum(values) for values in zip(*(load[1:] for load in loads), strict=True))
+        return Load(have, busy, queries, queued)
+
+    def _load_of_one(self, frontend: str, key: str, have: int, look: Any, now: float) -> Load:
+        rows = [row for row in look["models"] if f"{row['model']}:{row['version']}" == key]
+        queries = sum(app["predictions"] for app in look["applications"] if key in app["arms"])
         reading = _Reading(now, sum(row["busy_s"] for row in rows), queries)
-        before = self._readings.get(key, reading)
-        self._readings[key] = reading
+        before = self._readings.get((frontend, key), reading)
+        self._readings[frontend, key] = reading
         elapsed = now - before.at
         busy = max(0.0, reading.busy_s - before.busy_s) / elapsed if elapsed > 0 else 0.0
         return Load(have, busy, max(0, reading.queries - before.queries), sum(row["queued"] for row in rows))

@@ -54,7 +54,7 @@ class ClipperConnection:
 
     def _frontends_answer(self) -> bool:
         try:
-            call(self.cm.get_query_addr(), "GET", "/health")
+            call(self.cm.get_query_addr(), "GET", f"{self.cm.get_query_path()}/health")
             call(self.cm.get_admin_addr(), "GET", "/admin/ping")
         except LepaError:
             return False
@@ -189,8 +189,8 @@ class ClipperConnection:
         )
 
     def wait_for_replicas(self, name: str, version: str | int, count: int, timeout_s: float = READY_TIMEOUT_S) -> None:
-        """Return when that many replicas of a version are connected to a query frontend. Raises LepaError: with the
-        containers' last words when they end instead, `timeout` when they do not come."""
+        """Return when that many replicas of a version are connected to every query frontend that answers. Raises
+        LepaError: with the containers' last words when they end instead, `timeout` when they do not come."""
         key = f"{name}:{version}"
 
         def connected() -> bool:
@@ -201,8 +201,12 @@ class ClipperConnection:
         self._wait_until(f"{count} replicas of {key} are connected", connected, timeout_s)
 
     def _connected_replicas(self, key: str) -> int:
-        containers = self._admin("get_all_containers", verbose=True)
-        return sum(container["model_id"] == key for container in containers)
+        """Those of the query frontend that has the fewest, of all that answer."""
+        found = [
+            sum(row["replicas"] for row in top["models"] if f"{row['model']}:{row['version']}" == key)
+            for top in self.tops().values()
+        ]
+        return min(found, default=0)
 
     def set_model_version(self, name: str, version: str | int, num_replicas: int | None = None) -> None:
         """Make a registered version the current one."""
@@ -318,7 +322,7 @@ class ClipperConnection:
                     continue
                 tried.add(address)
                 try:
-                    return call(address, "POST", path, body)
+                    return call(address, "POST", f"{self.cm.get_query_path()}{path}", body)
                 except LepaError as error:
                     if error.code != "timeout" or not (again or error.facts.get("unreached")):
                         raise
@@ -331,6 +335,10 @@ class ClipperConnection:
         self._check_connected()
         return str(self.cm.get_query_addr())
 
+    def get_predict_url(self, app_name: str) -> str:
+        """Where an application is asked."""
+        return f"http://{self.get_query_addr()}{self.cm.get_query_path()}/{app_name}/predict"
+
     def get_metric_addr(self) -> str:
         """host:port where metrics are read."""
         self._check_connected()
@@ -341,10 +349,11 @@ class ClipperConnection:
         self._check_connected()
         return call(self.cm.get_metric_addr(), "GET", "/metrics")
 
-    def top(self) -> Any:
-        """What applications and models of one query frontend do now: the rows of `lepa model top`."""
+    def tops(self) -> dict[str, Any]:
+        """What applications and models do now, by the address of each query frontend that answers: the rows behind
+        `lepa model top`."""
         self._check_connected()
-        return call(self.cm.get_metric_addr(), "GET", "/top")
+        return tops(self.cm)
 
     def get_clipper_logs(self, logging_dir: Path | str = "clipper_logs/") -> list[Path]:
         """Write the logs of every part into a directory; returns the files."""
@@ -365,6 +374,18 @@ class ClipperConnection:
             if time.monotonic() > give_up:
                 raise LepaError("timeout", f"waited {timeout_s:.0f} s until {what}; look at get_clipper_logs()")
             time.sleep(POLL_S)
+
+
+def tops(manager: ContainerManager) -> dict[str, Any]:
+    """`GET /top` of every query frontend that answers, by address: one may be on its way to another place. Raises
+    LepaError where none is known."""
+    found = {}
+    for address in manager.get_frontend_addrs():
+        try:
+            found[str(address)] = call(address, "GET", "/top")
+        except LepaError:
+            manager.query_addr_lost(address)
+    return found
 
 
 def _check_name(name: str, version: str) -> None:

@@ -11,10 +11,12 @@ here). Integers are little-endian; names are UTF-8.
                             "", rpc version, CONTENT, message id, u32 0 (predict), H,
                                 input header (H bytes: u64 input type, u64 n, n x u64 size), n inputs
 
-Four things are ours, and invisible to a peer that does not know them:
+Five things are ours, and invisible to a peer that does not know them:
 
 - A container that understands the others sends the rpc version as eight bytes, of which the upper four are flags
   (Clipper's frontend reads the first four bytes; its JVM container sends eight with zero flags).
+- After the eight bytes comes the container's own name, the same for every frontend it connects to, so that who hears of
+  it from several frontends does not take it for several.
 - A container that was let in and understands that is told the frontend's name, by which it knows whether two
   connections through a load balancer lead to the same frontend.
 - In a packed message the n inputs, or outputs, are one frame in a row; the sizes in the header tell them apart. For n
@@ -43,6 +45,7 @@ PREDICT = 0
 
 BATCH_MAX = 100_000
 """Inputs in one message; a header that announces more is malformed."""
+INSTANCE_BYTES_MAX = 64
 FAILURE_TEXT_MAX = 500
 """Bytes of a failure's text."""
 
@@ -64,7 +67,8 @@ class Heartbeat(NamedTuple):
 
 
 class NewContainer(NamedTuple):
-    """A container says what it serves. packed: it understands packed batches. introduced: and introductions."""
+    """A container says what it serves. packed: it understands packed batches. introduced: and introductions. instance:
+    its own name, "" for one that tells none."""
 
     model_name: str
     model_version: str
@@ -72,6 +76,7 @@ class NewContainer(NamedTuple):
     rpc_version: int
     packed: bool
     introduced: bool = False
+    instance: str = ""
 
 
 class Outputs(NamedTuple):
@@ -113,7 +118,7 @@ _PREDICT_FRAME = _U32.pack(PREDICT)
 _CONTENT_HEAD = (b"", _U32.pack(CONTENT))
 
 
-def encode_new_container(name: str, version: str, input_type: int) -> list[bytes]:
+def encode_new_container(name: str, version: str, input_type: int, instance: str = "") -> list[bytes]:
     """What a container answers when it is asked who it is."""
     return [
         b"",
@@ -121,7 +126,7 @@ def encode_new_container(name: str, version: str, input_type: int) -> list[bytes
         name.encode(),
         version.encode(),
         str(input_type).encode(),
-        pack("<II", RPC_VERSION, FLAG_PACKED | FLAG_INTRODUCED),
+        pack("<II", RPC_VERSION, FLAG_PACKED | FLAG_INTRODUCED) + instance.encode(),
     ]
 
 
@@ -181,6 +186,7 @@ def _decode_new_container(frames: Frames) -> NewContainer | Malformed:
             rpc_version=_U32.unpack_from(version)[0],
             packed=bool(flags & FLAG_PACKED),
             introduced=bool(flags & FLAG_INTRODUCED),
+            instance=version[8:][:INSTANCE_BYTES_MAX].decode() if flags & FLAG_INTRODUCED else "",
         )
     except ValueError as error:
         return Malformed(f"new container: {error}")

@@ -253,10 +253,10 @@ class ManagementFrontend:
         return "Success!"
 
     def _containers(self) -> list[Container]:
-        """All containers of the frontends that have reported lately."""
+        """The containers of the frontends that have reported lately, each once."""
         oldest = self._clock.now() - 3 * REPORT_EVERY_S
         self._reports = {name: report for name, report in self._reports.items() if report[0] >= oldest}
-        return [container for _, containers in self._reports.values() for container in containers]
+        return records.distinct_containers(self._reports[name][1] for name in sorted(self._reports))
 
     # Model archives
 

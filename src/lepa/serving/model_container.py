@@ -42,6 +42,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from lepa.kit.sources import SystemRandom
 from lepa.model.errors import LepaError, invalid
 from lepa.serving import admin_client, model_directory, zmtp
 from lepa.serving.addresses import Address
@@ -348,12 +349,13 @@ class FrontendFinder:
 
 
 class ModelContainer:
-    """Serves one model version until it is told to stop."""
+    """Serves one model version until it is told to stop. instance: what it is known by at every frontend."""
 
     def __init__(self, settings: ContainerSettings, function: PredictFunction) -> None:
         self._settings = settings
         self._function = function
         self._kind = input_type(settings.input_type)
+        self.instance = SystemRandom().uuid()
         self._selector = selectors.DefaultSelector()
         self._finder = FrontendFinder(settings)
         self._sessions: dict[Place, Session] = {}
@@ -422,7 +424,8 @@ class ModelContainer:
             log.warning("message was malformed reason=%s", message.reason)
         elif message.who:
             settings = self._settings
-            session.send(encode_new_container(settings.model_name, settings.model_version, self._kind.code))
+            who = encode_new_container(settings.model_name, settings.model_version, self._kind.code, self.instance)
+            session.send(who)
         elif message.frontend:
             self._introduced(session, message.frontend)
 

@@ -191,13 +191,15 @@ class ReplicaWork:
 
 
 class Replica(NamedTuple):
-    """A connected model container. id: of the connection; replica_id: within its model version."""
+    """A connected model container. id: of the connection; replica_id: within its model version; instance: what it calls
+    itself at every frontend, "" where it does not say."""
 
     id: int
     model: ServedModel
     replica_id: int
     input_type: int
     work: ReplicaWork
+    instance: str = ""
 
 
 class Predictions:
@@ -462,12 +464,12 @@ class Predictions:
 
     # Replicas
 
-    def replica_joined(self, name: str, version: str, kind: int, now: float) -> Replica | None:
+    def replica_joined(self, name: str, version: str, kind: int, now: float, instance: str = "") -> Replica | None:
         """A container has said what it serves; None when this frontend holds no more."""
         if len(self.replicas) >= REPLICAS_MAX:
             return None
         model = self._model(name, version, now)
-        replica = Replica(self._next_replica, model, model.next_replica_id, kind, ReplicaWork())
+        replica = Replica(self._next_replica, model, model.next_replica_id, kind, ReplicaWork(), instance)
         self._next_replica += 1
         model.next_replica_id += 1
         self.replicas[replica.id] = replica
@@ -605,7 +607,9 @@ class Predictions:
         """The connected replicas, for the management frontend."""
         names = {kind.code: kind.name for kind in INPUT_TYPES.values()}
         return [
-            Container(r.model.key, r.model.name, r.model.version, r.replica_id, names.get(r.input_type, "unknown"))
+            Container(
+                r.model.key, r.model.name, r.model.version, r.replica_id, names.get(r.input_type, "unknown"), r.instance
+            )
             for r in self.replicas.values()
         ]
 

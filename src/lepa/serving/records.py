@@ -6,6 +6,8 @@ Clipper's. Deleting an application deletes its links (Clipper left them behind).
 linked with is its selection policy's to say.
 """
 
+from collections.abc import Iterable, Sequence
+from itertools import count
 from typing import Any
 
 from msgspec import Struct, to_builtins
@@ -59,14 +61,16 @@ class ModelVersion(Struct, frozen=True):
         return f"{self.model_name}:{self.model_version}"
 
 
-class Container(Struct, frozen=True):
-    """A connected replica of a model version, as a query frontend reports it."""
+class Container(Struct, frozen=True, omit_defaults=True):
+    """A connected replica of a model version, as a query frontend reports it. instance: what it calls itself at every
+    frontend, "" where it does not say."""
 
     model_id: str
     model_name: str
     model_version: str
     model_replica_id: int
     input_type: str
+    instance: str = ""
 
 
 class Registry(Struct, frozen=True):
@@ -239,6 +243,25 @@ def delete_links(registry: Registry, application: str, models: tuple[str, ...]) 
             raise not_found(f"Cannot remove nonexistent link between app {application} and model {name}")
     left = tuple(name for name in app.linked_models if name not in models)
     return _with_application(registry, replace(app, linked_models=left))
+
+
+def distinct_containers(reports: Iterable[Sequence[Container]]) -> list[Container]:
+    """The replicas behind what several query frontends report: one that several name is one. Frontends count replicas
+    each for itself, so one whose number is taken gets the next that is free. What it calls itself is nobody else's."""
+    found: list[Container] = []
+    instances: set[str] = set()
+    numbers: dict[str, set[int]] = {}
+    for container in (container for report in reports for container in report):
+        if container.instance and container.instance in instances:
+            continue
+        instances.add(container.instance)
+        taken = numbers.setdefault(container.model_id, set())
+        number = container.model_replica_id
+        if number in taken:
+            number = next(free for free in count() if free not in taken)
+        taken.add(number)
+        found.append(replace(container, model_replica_id=number, instance=""))
+    return found
 
 
 def application_view(application: Application) -> dict[str, Any]:

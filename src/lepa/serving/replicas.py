@@ -239,7 +239,9 @@ class ReplicaServer:
             log.warning("container refused model=%s rpc_version=%d", message.model_name, message.rpc_version)
             return
         now = self._clock.now()
-        replica = self._predictions.replica_joined(message.model_name, message.model_version, message.input_type, now)
+        replica = self._predictions.replica_joined(
+            message.model_name, message.model_version, message.input_type, now, message.instance
+        )
         if replica is None:
             log.warning("container refused model=%s reason=too many replicas", message.model_name)
             return

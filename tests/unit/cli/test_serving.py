@@ -13,9 +13,7 @@ from lepa.cli import serving
 from lepa.cli import session as sessions
 from lepa.cli.session import Session
 from lepa.cli.terminal import Terminal
-from lepa.model.errors import LepaError
 from lepa.sdk.connection import Connection
-from lepa.serving import admin_client
 from lepa.serving.autoscale import Autoscale
 from lepa.serving.frameworks import CLOSURE, FRAMEWORKS
 from lepa.serving.selection import POLICIES
@@ -30,25 +28,11 @@ APP = {
 MODEL = {"model_name": "double", "model_version": "1", "input_type": "doubles", "is_current_version": True}
 
 
-class FakeManager:
-    """Knows two query frontends."""
-
-    def __init__(self) -> None:
-        self.lost: list[str] = []
-
-    def get_query_addrs(self) -> list[str]:
-        return ["a:1337", "b:1337"]
-
-    def query_addr_lost(self, address: str) -> None:
-        self.lost.append(address)
-
-
 class FakeConnection:
     """Remembers what it was asked, and answers as one cluster with one application and one model."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
-        self.cm = FakeManager()
         self.replicas = [["double:1"] * 2]
         self.linked = ["double"]
         self.app: dict[str, Any] | None = APP
@@ -60,8 +44,8 @@ class FakeConnection:
 
         return call
 
-    def get_query_addr(self) -> str:
-        return "127.0.0.1:1337"
+    def get_predict_url(self, app: str) -> str:
+        return f"http://127.0.0.1:1337/{app}/predict"
 
     def get_all_apps(self, verbose: bool) -> Any:
         return [APP]
@@ -252,12 +236,10 @@ class Frontends:
     def sleep(self, seconds: float) -> None:
         self.now_ns += int(seconds * 1e9)
 
-    def call(self, address: str, method: str, path: str) -> Any:
-        assert (method, path) == ("GET", "/top")
-        if address in self.away:
-            raise LepaError("timeout", f"nobody answers at {address}")
+    def tops(self) -> dict[str, Any]:
         answered = self.now_ns // 10**8
-        return look(application(answered), model(answered))
+        each = look(application(answered), model(answered))
+        return {address: each for address in ("a:1337", "b:1337") if address not in self.away}
 
 
 @pytest.fixture
@@ -268,7 +250,7 @@ def frontends(cluster: FakeConnection, monkeypatch: pytest.MonkeyPatch) -> Front
         return Session(nomad, out, now_ns=lambda: made.now_ns, sleep=made.sleep)
 
     monkeypatch.setattr(sessions, "open_session", passing)
-    monkeypatch.setattr(admin_client, "call", made.call)
+    monkeypatch.setattr(cluster, "tops", made.tops, raising=False)
     return made
 
 
@@ -295,7 +277,6 @@ def test_a_frontend_that_is_away_is_left_out_and_all_of_them_an_error(
 ) -> None:
     frontends.away = {"a:1337"}
     assert lepa("model", "top").out.split("\n")[2].split()[2] == "10.0"
-    assert set(cluster.cm.lost) == {"a:1337"}
     frontends.away.add("b:1337")
-    assert "nobody answers at b:1337" in lepa("model", "top").error
+    assert "no query frontend answers" in lepa("model", "top").error
     assert "longer than nothing" in lepa("model", "top", "-interval=0s").error

@@ -119,9 +119,12 @@ def test_instances_that_are_known_to_be_ill_are_left_out() -> None:
 def test_load_balancers_say_where_to_go_and_how_they_find_the_service() -> None:
     fabio = Fabio("lb")
     assert (fabio.http(), fabio.rpc()) == (Address("lb", 9999), Address("lb", 7000))
-    assert fabio.tags("rpc") == ("urlprefix-:7000 proto=tcp",)
-    assert fabio.tags("http") == ("urlprefix-/",)
-    assert (Direct().http(), Direct().rpc(), Direct().tags("rpc")) == (None, None, ())
+    assert fabio.tags("rpc", "a") == ("urlprefix-:7000 proto=tcp",)
+    assert fabio.tags("http", "a") == ("urlprefix-/clipper-a/ strip=/clipper-a",)
+    assert fabio.path("a") == "/clipper-a"
+    assert Fabio("lb", prefix="/ml").tags("http", "a") == ("urlprefix-/ml/ strip=/ml",)
+    assert (Fabio("lb", prefix="/").tags("http", "a"), Fabio("lb", prefix="/").path("a")) == (("urlprefix-/",), "")
+    assert (Direct().http(), Direct().rpc(), Direct().path("a"), Direct().tags("rpc", "a")) == (None, None, "", ())
 
 
 def _dns_answer(question: bytes, truncated: bool) -> bytes:

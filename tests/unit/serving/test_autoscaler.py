@@ -6,7 +6,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from lepa.model.errors import LepaError
 from lepa.serving import autoscaler as module
+from lepa.serving import connection
 from lepa.serving.addresses import Address
 from lepa.serving.autoscale import Autoscale
 from lepa.serving.autoscaler import Autoscaler
@@ -20,13 +22,19 @@ class Manager:
         self.replicas = 1
         self.busy_s = 0.0
         self.predictions = 0
+        self.frontends = [Address("a", 1), Address("b", 1)]
+        self.away: set[Address] = set()
         registry = add_model(Registry(), ModelVersion("m", "1", "ints", container_name="image"))
         self.registry = set_autoscale(registry, "m", Autoscale(busy_target=0.5, down_after_s=0.0))
 
     def get_admin_addr(self) -> Address:
         return Address("admin", 1)
 
-    get_metric_addr = get_admin_addr
+    def get_frontend_addrs(self) -> list[Address]:
+        return self.frontends
+
+    def query_addr_lost(self, address: Address) -> None:
+        assert address in self.away
 
     def get_num_replicas(self, name: str, version: str) -> int:
         return self.replicas
@@ -38,14 +46,18 @@ class Manager:
     def answer(self, address: Address, method: str, path: str) -> Any:
         if path == "/admin/registry":
             return msgspec.to_builtins(self.registry)
-        model = {"model": "m", "version": "1", "busy_s": self.busy_s, "queued": 0}
-        return {"models": [model], "applications": [{"predictions": self.predictions, "arms": ["m:1"]}]}
+        if address in self.away:
+            raise LepaError("timeout", "nobody answers")
+        share = 0.25 if address == self.frontends[0] else 0.75
+        model = {"model": "m", "version": "1", "busy_s": self.busy_s * share, "queued": 0}
+        return {"models": [model], "applications": [{"predictions": self.predictions * share, "arms": ["m:1"]}]}
 
 
 @pytest.fixture
 def scaled(monkeypatch: pytest.MonkeyPatch) -> tuple[Manager, Callable[[float, float, int], int]]:
     manager = Manager()
     monkeypatch.setattr(module, "call", manager.answer)
+    monkeypatch.setattr(connection, "call", manager.answer)
     now = [0.0]
     made = Autoscaler(manager, lambda: now[0])  # type: ignore[arg-type]
     made.look()
@@ -65,6 +77,15 @@ def test_replicas_follow_the_difference_of_two_looks(scaled: Any) -> None:
     assert after(1.0, 0.9, 10) == 2
     assert after(1.0, 1.9, 10) == 4
     assert after(1.0, 0.2, 10) == 1
+
+
+def test_a_frontend_that_is_away_does_not_hide_the_load_of_the_others(scaled: Any) -> None:
+    manager, after = scaled
+    manager.away = {manager.frontends[0]}
+    assert after(1.0, 4 * 0.3, 10) == 2
+    manager.away = set(manager.frontends)
+    with pytest.raises(LepaError, match="no query frontend answers"):
+        after(1.0, 1.0, 10)
 
 
 def test_counters_that_begin_anew_are_no_load(scaled: Any) -> None:

@@ -101,3 +101,41 @@ def test_feedback_is_not_told_twice_and_a_refusal_is_an_answer(
 
 def test_stopping_works_unconnected(tmp_path: Path) -> None:
     ClipperConnection(LocalContainerManager("none", tmp_path)).stop_all()
+
+
+class Two(LocalContainerManager):
+    """A manager with two query frontends."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__("two", directory)
+        self.lost: list[Address] = []
+
+    def get_frontend_addrs(self) -> list[Address]:
+        return [A, B]
+
+    def query_addr_lost(self, address: Address) -> None:
+        self.lost.append(address)
+
+
+def test_replicas_are_there_when_every_frontend_that_answers_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    counts: dict[Address, list[int]] = {A: [2, 2], B: [1, 2]}
+
+    def call(address: Address, method: str, path: str) -> dict[str, object]:
+        if address not in counts:
+            raise GONE
+        shown = counts[address]
+        count = shown.pop(0) if len(shown) > 1 else shown[0]
+        return {"models": [{"model": "m", "version": "1", "replicas": count}]}
+
+    monkeypatch.setattr(connection_module, "call", call)
+    manager = Two(tmp_path)
+    connected(manager).wait_for_replicas("m", 1, 2, timeout_s=5.0)
+    assert counts == {A: [2], B: [2]}
+    del counts[A]
+    connected(manager).wait_for_replicas("m", 1, 2, timeout_s=5.0)
+    assert manager.lost == [A]
+    del counts[B]
+    with pytest.raises(LepaError, match="2 replicas of m:1 are connected"):
+        connected(manager).wait_for_replicas("m", 1, 2, timeout_s=0.0)

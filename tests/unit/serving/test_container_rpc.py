@@ -101,3 +101,11 @@ def test_malformed_messages_say_what_is_wrong() -> None:
         [b"", u32(3), u32(1), u32(7), u32(0), u64(24), u64(3, 1, 5), b"abc"],
     ):
         assert isinstance(decode_from_frontend(frames), Malformed), frames
+
+
+def test_a_container_that_knows_ours_tells_its_own_name_and_clippers_do_not() -> None:
+    ours = decode_from_container(encode_new_container("m", "1", 3, "an-instance"))
+    assert isinstance(ours, NewContainer)
+    assert (ours.instance, ours.packed, ours.introduced) == ("an-instance", True, True)
+    jvm = [b"", b"\0\0\0\0", b"m", b"1", b"3", b"\3\0\0\0\0\0\0\0"]
+    assert decode_from_container(jvm) == NewContainer("m", "1", 3, 3, packed=False)

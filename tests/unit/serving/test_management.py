@@ -127,6 +127,19 @@ async def test_containers_are_those_that_frontends_reported_lately(admin: Admin)
     assert await admin.post("get_all_containers", verbose=False) == []
 
 
+async def test_a_container_that_two_frontends_report_is_one(admin: Admin) -> None:
+    def seen(number: int, instance: str) -> dict[str, Any]:
+        names = {"model_id": "m:1", "model_name": "m", "model_version": "1", "input_type": "doubles"}
+        return names | {"model_replica_id": number, "instance": instance}
+
+    await admin.post("report_containers", frontend="f", containers=[seen(0, "x"), seen(1, "y"), seen(2, "")])
+    await admin.post("report_containers", frontend="g", containers=[seen(0, "y"), seen(1, "x"), seen(2, "z")])
+    await admin.post("report_containers", frontend="h", containers=[seen(0, "")])
+    found = await admin.post("get_all_containers", verbose=True)
+    assert [each["model_replica_id"] for each in found] == [0, 1, 2, 3, 4]
+    assert not any("instance" in each for each in found)
+
+
 async def test_archives_are_kept_and_given_out(admin: Admin) -> None:
     path = "/admin/model_archive/m/1"
     with pytest.raises(LepaError, match="no archive of model m:1 is here"):

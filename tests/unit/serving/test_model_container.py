@@ -154,7 +154,7 @@ def test_a_container_says_who_it_is_when_asked_and_answers_packed_and_plain(
 ) -> None:
     assert frontend.heard() == list(HEARTBEAT_FRAMES)
     frontend.say(WHO_ARE_YOU_FRAMES)
-    assert frontend.next_but_heartbeats() == encode_new_container("m", "1", 3)
+    assert frontend.next_but_heartbeats() == encode_new_container("m", "1", 3, container.instance)
     for packed in (True, False):
         frontend.say(encode_batch(5, 3, [doubles(1), doubles(2)], packed))
         frames = frontend.next_but_heartbeats()

@@ -156,9 +156,9 @@ class JobsContainerManager:
     # The cluster
 
     def start_clipper(self, options: StartOptions) -> None:
-        plan, balancer = self.plan, self._balancer
+        plan, balancer, name = self.plan, self._balancer, self.cluster_name
         self._ensure(plan.management_service, management_job(plan))
-        query = query_frontend_job(plan, options, balancer.tags("http"), balancer.tags("rpc"))
+        query = query_frontend_job(plan, options, balancer.tags("http", name), balancer.tags("rpc", name))
         self._ensure(plan.query_service, query)
 
     def connect(self) -> None:
@@ -211,9 +211,15 @@ class JobsContainerManager:
     def get_query_addr(self) -> Address:
         return self._balancer.http() or self._locator.first(self.plan.query_service)
 
+    def get_query_path(self) -> str:
+        return self._balancer.path(self.cluster_name)
+
     def get_query_addrs(self) -> Sequence[Address]:
         balancer = self._balancer.http()
-        found = [balancer] if balancer else self._locator.locate(self.plan.query_service)
+        return [balancer] if balancer else self.get_frontend_addrs()
+
+    def get_frontend_addrs(self) -> Sequence[Address]:
+        found = self._locator.locate(self.plan.query_service)
         if not found:
             raise not_found(f"nobody offers the service {self.plan.query_service}")
         return found

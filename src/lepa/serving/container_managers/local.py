@@ -165,8 +165,13 @@ class LocalContainerManager:
         port = self._read().grpc_port
         return None if port is None else Address(self._host, port)
 
+    def get_query_path(self) -> str:
+        return ""
+
     def get_query_addrs(self) -> Sequence[Address]:
         return [self.get_query_addr()]
+
+    get_frontend_addrs = get_query_addrs
 
     def query_addr_lost(self, address: Address) -> None:
         """There is no other."""

@@ -65,8 +65,14 @@ class ContainerManager(Protocol):
     def get_query_addr(self) -> Address:
         """Where predictions are asked."""
 
+    def get_query_path(self) -> str:
+        """What stands before `/{app}/predict` there; "" for nothing."""
+
     def get_query_addrs(self) -> Sequence[Address]:
         """Every address where they may be asked, in the order in which to try them. Raises LepaError(not_found)."""
+
+    def get_frontend_addrs(self) -> Sequence[Address]:
+        """Every query frontend's own address, balancers aside. Raises LepaError(not_found) where there is none."""
 
     def query_addr_lost(self, address: Address) -> None:
         """Nobody answered at that address: others come first for a while."""
