@@ -17,8 +17,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 
-from aiohttp import web
-
 from lepa import __version__
 from lepa.agent import config as settings
 from lepa.agent.addresses import advertised_http, near
@@ -29,7 +27,7 @@ from lepa.agent.ingress_settings import announced, ingress_settings
 from lepa.agent.log_tap import LogTap
 from lepa.agent.node_settings import client_settings
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
-from lepa.agent.server_settings import server_settings
+from lepa.agent.server_part import ServerPart
 from lepa.agent.servers_known import client_servers
 from lepa.api.app import Api
 from lepa.api.edge import Edge
@@ -50,14 +48,11 @@ from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
-from lepa.model.errors import LepaError, conflict
-from lepa.rpc.channel import HttpCaller, HttpPeers, channel_app, server_session
+from lepa.model.errors import LepaError
+from lepa.rpc.channel import HttpCaller, server_session
 from lepa.rpc.methods import Caller
 from lepa.sdk.address import Target
 from lepa.sdk.async_connection import AsyncConnection
-from lepa.server.server import Server
-from lepa.store.protocol import Store
-from lepa.store.sqlite import SqliteStore
 
 log = logging.getLogger(__name__)
 
@@ -98,7 +93,7 @@ class Agent:
         data = Path(config.data_dir)
         self._stack.enter_context(owned_directory(data))
         await self._stack.enter_async_context(self._tasks)
-        self.view.caller = await self._servers(data)
+        self.view.caller = await self._servers()
         hosts = (config.addresses.http or config.bind_addr).split()
         self._http_address = advertised_http(config, hosts[0])
         if config.client.enabled:
@@ -122,47 +117,14 @@ class Agent:
         self._tasks.start("tick", self._tick())
         gc.freeze()
 
-    async def _servers(self, data: Path) -> Caller:
+    async def _servers(self) -> Caller:
         """A way to the servers: the one in this process, or those that the client block names."""
         config = self.config
         if not config.server.enabled:
             session = await self._stack.enter_async_context(server_session())
             return HttpCaller(session, client_servers(config), self._clock, self._random)
-        path = Path(config.server.data_dir) if config.server.data_dir else data / "server"
-        path.mkdir(parents=True, exist_ok=True)
-        store: Store = await SqliteStore.open(path / "state.db", self._clock)
-        self._stack.push_async_callback(store.close)
-        several = not isinstance(store, SqliteStore)
-        session = await self._stack.enter_async_context(server_session())
-        server = Server(
-            store,
-            server_settings(config, COMPATIBLE_VERSION, several=several),
-            self._clock,
-            self._random,
-            self._metrics,
-            HttpPeers(session) if several else None,
-        )
-        self.view.server = await self._stack.enter_async_context(server)
-        await self._internal_port(server)
-        return server.caller
-
-    async def _internal_port(self, server: Server) -> None:
-        host, port = self.config.addresses.rpc or self.config.bind_addr, self.config.ports.rpc
-        runner = web.AppRunner(
-            channel_app(server.caller, server.caller.as_leader),
-            access_log=None,
-            handler_cancellation=True,
-            shutdown_timeout=1.0,
-        )
-        await runner.setup()
-        self._stack.push_async_callback(runner.cleanup)
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise conflict(
-                f"cannot listen on {host}:{port} for servers and nodes: {error.strerror or error}; "
-                "stop the other process, or set `ports { rpc = … }`"
-            ) from error
+        part = ServerPart(config, self._clock, self._random, self._metrics, self.view)
+        return (await self._stack.enter_async_context(part)).caller
 
     async def _node(self, data: Path, caller: Caller) -> Client:
         wanted = client_settings(self.config, data, self._http_address, COMPATIBLE_VERSION, dev=self.dev)

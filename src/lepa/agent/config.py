@@ -21,7 +21,7 @@ from lepa.model.wire import to_builtins
 
 PORT_MAX = 65_535
 CORE_MAX = 4_095
-SEVERAL_SERVERS = "servers that replicate their state are not part of this version: use bootstrap_expect = 1"
+EXPECT_MAX = 9
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -29,12 +29,17 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Ports(Section, frozen=True):
-    """Ports that are listened on. serf is accepted and kept for servers that gossip. 0 picks a free port."""
+    """Ports that are listened on. serf is accepted and kept for servers that gossip. 0 picks a free port.
+
+    etcd and etcd_peer: of the etcd beside one of several servers, for servers' calls and for its members.
+    """
 
     http: int = 4646
     rpc: int = 4647
     serf: int = 4648
     dns: int = 8600
+    etcd: int = 4649
+    etcd_peer: int = 4650
 
 
 class Addresses(Section, frozen=True):
@@ -56,12 +61,28 @@ class SchedulerDefaults(Section, frozen=True):
     preemption_config: dict[str, bool] = {}
 
 
+class Etcd(Section, frozen=True):
+    """Where several servers keep their state. endpoints: of an etcd that somebody else runs, `host:port`; none: each
+    server runs an etcd of its own, the program `binary`. The files are certificates in PEM. prefix: of all keys.
+    """
+
+    endpoints: tuple[str, ...] = ()
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    prefix: str = "lepa/"
+    binary: str = "etcd"
+    heartbeat_interval: str = "100ms"
+    election_timeout: str = "1s"
+
+
 class Server(Section, frozen=True):
     """The server part. Thresholds say how long ended things are kept."""
 
     enabled: bool = False
     bootstrap_expect: int = 0
     data_dir: str = ""
+    etcd: Etcd = Etcd()
     num_schedulers: int = 1
     enabled_schedulers: tuple[str, ...] = ("service", "batch", "system", "sysbatch")
     heartbeat_grace: str = "10s"
@@ -296,7 +317,7 @@ class Config(Section, frozen=True):
 IGNORED = (
     "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "plugin_dir",
     "leave_on_interrupt", "leave_on_terminate", "server.default_scheduler_config", "server.search",
-    "server.start_join", "server.job_default_priority", "client.default_ineligible", "client.chroot_env",
+    "server.job_default_priority", "client.default_ineligible", "client.chroot_env",
     "client.template", "client.artifact", "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.disable_hostname",
     "telemetry.use_node_name", "telemetry.include_alloc_metadata_in_metrics", "telemetry.statsd_address",
@@ -367,8 +388,13 @@ def _check(config: Config) -> None:
         raise invalid("configuration: data_dir is missing; set it to a directory for the agent's state, or use -dev")
     if not Path(config.data_dir).is_absolute():
         raise invalid(f'configuration: data_dir must be an absolute path, not "{config.data_dir}"')
-    if config.server.bootstrap_expect > 1 or config.server.retry_join or config.server.server_join:
-        raise LepaError("unsupported", f"configuration: {SEVERAL_SERVERS}")
+    if not 0 <= config.server.bootstrap_expect <= EXPECT_MAX:
+        raise invalid(
+            f"configuration: server.bootstrap_expect: {config.server.bootstrap_expect} is not a number of servers; "
+            f"it has to be 1, 3, 5 or at most {EXPECT_MAX}"
+        )
+    if (config.server.etcd.cert_file or config.server.etcd.key_file) and not config.server.etcd.ca_file:
+        raise invalid("configuration: server.etcd: cert_file and key_file need a ca_file")
     known = config.client.servers or config.client.server_join
     if config.client.enabled and not config.server.enabled and not known:
         raise invalid('configuration: a client without a server needs `client { servers = ["host:4647"] }`')
@@ -417,6 +443,8 @@ def _durations(config: Config) -> Iterator[tuple[str, str]]:
         "eval_gc_threshold", "batch_eval_gc_threshold", "node_gc_threshold", "deployment_gc_threshold",
     ):  # fmt: skip
         yield f"server.{name}", getattr(server, name)
+    yield "server.etcd.heartbeat_interval", server.etcd.heartbeat_interval
+    yield "server.etcd.election_timeout", server.etcd.election_timeout
     yield "client.max_kill_timeout", client.max_kill_timeout
     yield "client.gc_interval", client.gc_interval
     yield "dns.ttl", config.dns.ttl

@@ -1,8 +1,8 @@
 """The members of an etcd: who they are and how they do; adding, promoting and removing them.
 
 A server that joins is added as a learner first, which counts for no majority, and becomes a voter when it has caught
-up. A member that has been silent for a while gives way to a server that wants to join; nobody is removed otherwise unless
-an operator says so, because a member that was removed has to begin anew with no data.
+up. A member that has been silent for a while gives way to a server that wants to join; nobody is removed otherwise
+unless an operator says so, because a member that was removed has to begin anew with no data.
 """
 
 import asyncio
@@ -127,6 +127,11 @@ class Members:
             for one in members
         )
         return Membership(cluster, peer.name, peers, joins=True)
+
+    async def standing(self, peer_url: str) -> bool | None:
+        """Whether somebody at this address is a member; None: one that has not started yet."""
+        member = next((one for one in await self.list() if one.peer_url == peer_url), None)
+        return False if member is None else True if member.name else None
 
     async def promote(self, peer_url: str) -> bool:
         """Make a learner that has caught up a voter; whether it is one now."""

@@ -139,7 +139,7 @@ def clock_doubt(other: Hello, now_ns: int) -> str:
 
 
 def check_cluster(mine: Membership, other: Hello) -> None:
-    """Whether a server with data may go on beside this one. Raises LepaError(conflict) when theirs is another cluster."""
+    """Raise LepaError(conflict) when a server with data meets one of another cluster."""
     if other.cluster and other.cluster != mine.cluster:
         raise conflict(
             f"the data directory of this server belongs to the cluster {mine.cluster}, and "
