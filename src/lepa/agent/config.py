@@ -1,8 +1,8 @@
 """The settings of an agent as one typed tree. Keys are Nomad's, so its configuration files can be used.
 
 Unknown keys are errors that name the nearest known one. Durations are texts such as "30s". Blocks for things that this
-agent does not do (yet) are refused when they ask for something that would silently be missing (access control, TLS,
-several servers), and listed in a warning when leaving them out harms nobody.
+agent does not do (yet) are refused when they ask for something that would silently be missing (access control, TLS),
+and listed in a warning when leaving them out harms nobody.
 """
 
 import difflib

@@ -6,6 +6,7 @@ tasks.
 """
 
 import logging
+import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import Any, Final
@@ -223,6 +224,9 @@ def own_peer(config: Config, scheme: str) -> Peer:
 
 
 def _need_extra() -> None:
+    """Raise LepaError(invalid) when what comes with lepa[ha] is missing."""
+    os.environ.setdefault("GRPC_ENABLE_FORK_SUPPORT", "0")  # read at import: no child of ours goes on calling
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")
     try:
         import google.protobuf
         import grpc

@@ -12,6 +12,7 @@ it, is in `lepa.store.formation`.
 
 import asyncio
 import logging
+import os
 import socket
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeVar
@@ -277,7 +278,8 @@ class PeerExchange:
                     return msgspec.json.decode(raw, type=kind)
                 raise conflict(_error(raw) or f"{address} answers with status {answer.status}; is it a server of lepa?")
         except aiohttp.ClientConnectorError as error:
-            raise LepaError("timeout", error.os_error.strerror or str(error)) from error
+            said = os.strerror(error.os_error.errno) if error.os_error.errno else str(error.os_error)
+            raise LepaError("timeout", said.lower()) from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise LepaError("timeout", str(error) or "no answer in time") from error
         except msgspec.DecodeError as error:

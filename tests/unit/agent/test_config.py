@@ -54,7 +54,14 @@ def test_nomads_keys_are_taken(tmp_path: Path) -> None:
         ({"data_dir": "/x", "client": {"enabled": True}}, "a client without a server needs"),
         (DEV | {"acl": {"enabled": True}}, "acl { enabled = true } is not part of this version"),
         (DEV | {"tls": {"http": True}}, "tls { http = true } is not part of this version"),
-        ({"data_dir": "/x", "server": {"enabled": True, "bootstrap_expect": 3}}, "use bootstrap_expect = 1"),
+        (
+            {"data_dir": "/x", "server": {"enabled": True, "bootstrap_expect": 30}},
+            "bootstrap_expect: 30 is not a number of servers; it has to be 1, 3, 5 or at most 9",
+        ),
+        (
+            {"data_dir": "/x", "server": {"enabled": True, "etcd": {"cert_file": "/c"}}},
+            "server.etcd: cert_file and key_file need a ca_file",
+        ),
         (
             {"data_dir": "/x", "server": {"enabled": True, "job_gc_threshold": "soon"}},
             'job_gc_threshold: invalid duration "soon"',
