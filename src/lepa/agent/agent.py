@@ -35,6 +35,7 @@ from lepa.api.edge import Settings as EdgeSettings
 from lepa.catalog.table import ServiceTable
 from lepa.catalog.watcher import Watcher
 from lepa.client.client import Client
+from lepa.client.devices import Devices
 from lepa.client.fingerprint.registry import Fingerprint
 from lepa.consul.app import ConsulApi
 from lepa.consul.edge import Bodies, ConsulSettings, Guest, own_services
@@ -43,6 +44,7 @@ from lepa.consul.local_services import LocalServices
 from lepa.consul.registrations import AgentNode
 from lepa.dns.resolver import DnsSettings
 from lepa.dns.server import DnsServer
+from lepa.drivers.devices.registry import build_device_plugins
 from lepa.drivers.registry import DriverHost, build_drivers
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import SystemClock, SystemRandom
@@ -133,7 +135,8 @@ class Agent:
         host = DriverHost(supervisor=supervisor, clock=self._clock, state_dir=str(data / "drivers"))
         drivers = build_drivers(host, wanted.plugins)
         fingerprint = Fingerprint(wanted, self._clock)
-        client = Client(wanted, caller, drivers, fingerprint, self._clock, self._random, self._metrics)
+        devices = Devices(build_device_plugins(wanted.plugins))
+        client = Client(wanted, caller, drivers, fingerprint, self._clock, self._random, self._metrics, devices=devices)
         running = {task.id for task in await supervisor.list_tasks()}
         await self._stack.enter_async_context(client)
         for task_id in running - client.task_ids():

@@ -165,6 +165,15 @@ def _show_host(session: Session, node: Json) -> None:
         session.out.title("Host Volumes")
         mounted = [(name, each["ReadOnly"], each["Path"]) for name, each in sorted(volumes.items())]
         session.out.line(table(("Name", "ReadOnly", "Source"), mounted))
+    groups = (node.get("NodeResources") or {}).get("Devices") or []
+    if groups:
+        session.out.title("Devices")
+        devices = [
+            (f"{group['Vendor']}/{group['Type']}/{group['Name']}", each["ID"], each["Healthy"])
+            for group in groups
+            for each in group["Instances"] or []
+        ]
+        session.out.line(table(("Device", "ID", "Healthy"), devices))
     networks = node.get("HostNetworks") or {}
     if networks:
         session.out.title("Host Networks")

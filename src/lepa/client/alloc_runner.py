@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import aiohttp
 from msgspec.structs import replace
@@ -18,16 +18,17 @@ from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_health import AllocHealth
 from lepa.client.alloc_services import GROUP, AllocServices, checks_count
 from lepa.client.checks import Checks
+from lepa.client.devices import Devices
 from lepa.client.hooks.protocol import HookError, QuietHook, Setup, TaskHook
 from lepa.client.instances import Check, Source
 from lepa.client.local_state import LocalState, TaskRecord
-from lepa.client.missing_driver import MissingDriver
 from lepa.client.network.networks import HOST_NETWORK, Networks
 from lepa.client.service_sync import ServiceSync
 from lepa.client.task_env import Directories, Place
 from lepa.client.task_lifecycle import PENDING, RUNNING
 from lepa.client.task_runner import Surroundings, TaskRunner
 from lepa.client.waiting import happens
+from lepa.drivers.absent import AbsentDriver
 from lepa.drivers.protocol import Driver, TaskNetwork
 from lepa.kit.durations import SECOND, parse_rfc3339, rfc3339
 from lepa.kit.sources import Clock, Random
@@ -70,6 +71,7 @@ class NodeParts:
     builders: asyncio.Semaphore
     networks: Networks
     kill_timeout_max_s: float = 30.0
+    devices: Devices = field(default_factory=Devices)
 
 
 class AllocRunner:
@@ -114,13 +116,14 @@ class AllocRunner:
         place = Place(node, self._parts.region, self._job, self._group, task, self.alloc, Directories("", "", ""))
         place = place._replace(namespace=self._network.namespace, hosts=self._network.hosts)
         around = Surroundings(
-            driver=self._parts.drivers.get(task.driver) or MissingDriver(task.driver),
+            driver=self._parts.drivers.get(task.driver) or AbsentDriver(task.driver),
             directory=self.directory,
             state=self._parts.state,
             clock=self._parts.clock,
             random=self._parts.random,
             host_env=self._parts.host_env,
             may_start=self._parts.may_start,
+            devices=self._parts.devices,
             hooks=[*self._parts.hooks(self.directory, place), _ServicesHook(self, task.name)],
             kill_timeout_max_s=self._parts.kill_timeout_max_s,
         )

@@ -25,6 +25,7 @@ from lepa.client import files, node_stats, secrets_mount
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_runner import Hooks, NodeParts
 from lepa.client.allocations import Allocations
+from lepa.client.devices import Devices
 from lepa.client.figures import Placed, allocation_figures, happenings, node_figures
 from lepa.client.fingerprint.registry import Fingerprint
 from lepa.client.hooks.artifacts import ArtifactHook
@@ -86,6 +87,7 @@ class Client:
         random: Random,
         metrics: Metrics,
         hooks: Hooks | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self._settings = settings
         self._caller = caller
@@ -94,6 +96,7 @@ class Client:
         self._clock = clock
         self._random = random
         self._metrics = metrics
+        self._devices = devices or Devices()
         self._hooks = hooks or self._default_hooks
         self._tasks = Tasks("client")
         self._link = ServerLink(caller, clock, random, self._forgotten)
@@ -196,6 +199,7 @@ class Client:
         await self._overlays.close()
         for driver in self._drivers.values():
             await driver.close()
+        await self._devices.close()
         await self._http.close()
         await asyncio.to_thread(self._state.close)
         if self._settings.exit_with_agent:
@@ -218,6 +222,7 @@ class Client:
             builders=asyncio.Semaphore(BUILDERS_MAX),
             networks=self._networks,
             kill_timeout_max_s=self._settings.max_kill_timeout_s,
+            devices=self._devices,
         )
 
     def _default_hooks(self, directory: AllocDir, place: Place) -> list[TaskHook]:
@@ -276,7 +281,8 @@ class Client:
         }
         for info in found.values():
             attributes |= info.attributes if info.detected else {}
-        return replace(node, drivers=found, attributes=attributes)
+        resources = replace(node.node_resources, devices=await self._devices.fingerprint())
+        return replace(node, drivers=found, attributes=attributes, node_resources=resources)
 
     def _overlays_changed(self) -> None:
         """Offer the overlays that work now."""
@@ -289,12 +295,15 @@ class Client:
         self._link.change(replace(self.node, node_resources=replace(resources, networks=(*others, *own))))
 
     async def _watch_drivers(self) -> None:
-        """Tell the servers when a driver appears, vanishes or falls ill."""
+        """Tell the servers when a driver or a device appears, vanishes or falls ill."""
         while True:
             await self._clock.sleep(CHECK_DRIVERS_S)
             node = await self._with_drivers(self.node)
-            if _health(node) != _health(self.node):
-                self._link.change(replace(self.node, drivers=node.drivers, attributes=node.attributes))
+            devices = node.node_resources.devices
+            if _health(node) != _health(self.node) or devices != self.node.node_resources.devices:
+                resources = replace(self.node.node_resources, devices=devices)
+                changed = replace(self.node, drivers=node.drivers, attributes=node.attributes, node_resources=resources)
+                self._link.change(changed)
 
     def _dynamic_meta(self) -> dict[str, str | None]:
         """Keys that were set through the API; None for those that were unset."""
@@ -402,7 +411,8 @@ class Client:
 
     async def host_stats(self) -> HostStats:
         """Present use of the host."""
-        return await asyncio.to_thread(node_stats.host_stats, self.alloc_root, self._clock.now_ns())
+        stats = await asyncio.to_thread(node_stats.host_stats, self.alloc_root, self._clock.now_ns())
+        return replace(stats, device_stats=await self._devices.stats())
 
 
 def _health(node: Node) -> dict[str, tuple[bool, bool]]:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from lepa.client import task_env, task_events, volumes
 from lepa.client.alloc_dir import AllocDir
+from lepa.client.devices import Devices
 from lepa.client.hooks.protocol import HookError, Setup, TaskHook
 from lepa.client.local_state import LocalState, TaskRecord
 from lepa.client.restart_tracker import RestartTracker, Verdict
@@ -25,6 +26,7 @@ from lepa.client.task_config import CONTAINER_DIRECTORIES, task_config
 from lepa.client.task_env import Directories, Place
 from lepa.client.task_lifecycle import DEAD, RUNNING, hook_of, is_sidecar
 from lepa.client.waiting import happens
+from lepa.drivers.devices.protocol import Reservation
 from lepa.drivers.protocol import Driver, DriverError, ExitResult, Mount, TaskConfig, TaskHandle, TaskNetwork
 from lepa.kit.durations import SECOND
 from lepa.kit.sources import Clock, Random
@@ -57,6 +59,7 @@ class Surroundings:
     host_env: Mapping[str, str]
     may_start: asyncio.Event
     hooks: Sequence[TaskHook] = ()
+    devices: Devices = field(default_factory=Devices)
     kill_timeout_max_s: float = 30.0
 
 
@@ -93,6 +96,7 @@ class TaskRunner:
         self._wishes = _Wishes()
         self._declared = self._declared_environment()
         self._added: Mapping[str, str] = {}
+        self._reserved = Reservation()
         self.state = self._record.state
         self.handle = None if self._record.ended else self._record.handle
         self.env = self._environment()
@@ -244,6 +248,8 @@ class TaskRunner:
         if self._record.ended:
             await self._remove_remains()
             return False
+        with contextlib.suppress(HookError):  # it has them already; only commands run beside it would miss the names
+            self._added = (await self._reserve_devices()).env
         for hook in self._around.hooks:
             self._added = {**self._added, **await hook.recovered(setup)}
         self.env = self._environment()
@@ -269,7 +275,8 @@ class TaskRunner:
             return False
         self._added, self.env = added, self._environment(added)
         config = self._config(f"{self.place.alloc.id}-{self.task.name}-{self._around.random.uuid()[:8]}")
-        config = replace(config, mounts=(*volumes.mounts(self.place), *self._own_hosts_file()))
+        mounts = (*volumes.mounts(self.place), *self._own_hosts_file(), *self._reserved.mounts)
+        config = replace(config, mounts=mounts, devices=self._reserved.devices)
         if problems := self._around.driver.problems(config.config):
             text = f"failed to parse config: {'; '.join(problems)}"
             raise HookError(text, recoverable=False, event="Failed Validation")
@@ -287,10 +294,18 @@ class TaskRunner:
         await self._around.may_start.wait()
         if not any(told.type == "Task Setup" for told in self.state.events):
             self._tell(task_events.event("Task Setup", "Building Task Directory", self._around.clock.now_ns()))
-        added: dict[str, str] = {}
+        self._reserved = await self._reserve_devices()
+        added = dict(self._reserved.env)
         for hook in self._around.hooks:
             added |= await hook.prestart(self._setup(added))
         return added
+
+    async def _reserve_devices(self) -> Reservation:
+        resources = self.place.alloc.allocated_resources.tasks.get(self.task.name)
+        try:
+            return await self._around.devices.reserve(resources)
+        except LepaError as error:
+            raise HookError(f"devices: {error.message}") from error
 
     async def _unless_killed(self, work: Coroutine[Any, Any, T]) -> T | None:
         """The result of `work`, or None when somebody wants the task to end first: then `work` is cancelled."""

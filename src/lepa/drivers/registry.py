@@ -1,10 +1,18 @@
-"""The drivers of this build: a name and a factory each. A new driver is one file and one row here."""
+"""The drivers of this node: a name and a factory each. A new driver is one file and one row here.
 
+Drivers of others come by Python entry points of the group `lepa.drivers`: the name is the driver's, the object a
+factory as in this table. One that cannot be loaded is there all the same, and its fingerprint says why it does not
+work.
+"""
+
+import logging
 from collections.abc import Callable, Mapping
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import msgspec
 
+from lepa.drivers.absent import AbsentDriver
 from lepa.drivers.docker import DockerDriver
 from lepa.drivers.docker_settings import DockerSettings
 from lepa.drivers.java import OciJava
@@ -18,7 +26,9 @@ from lepa.drivers.qemu_config import QemuSettings
 from lepa.drivers.raw_exec import RawExec, RawExecSettings
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import Clock
-from lepa.model.errors import invalid
+from lepa.model.errors import LepaError, invalid
+
+log = logging.getLogger(__name__)
 
 
 class DriverHost(msgspec.Struct, frozen=True):
@@ -38,12 +48,33 @@ def build_drivers(host: DriverHost, plugins: Mapping[str, dict[str, Any]]) -> di
     A driver that cannot work here is built all the same: its fingerprint says undetected, and why. Raises
     LepaError(invalid) for a plugin block with unknown or wrong settings.
     """
-    return {
+    drivers = {
         name: factory(host, plugins.get(name) or plugins.get(ALIASES.get(name, ""), {}))
         for name, factory in FACTORIES.items()
     }
+    for entry in entry_points(group=GROUP):
+        if entry.name in drivers:
+            log.warning("driver left out: the name is taken name=%s from=%s", entry.name, entry.value)
+        else:
+            drivers[entry.name] = _others(entry, host, plugins.get(entry.name, {}))
+    return drivers
 
 
+def _others(entry: EntryPoint, host: DriverHost, raw: dict[str, Any]) -> Driver:
+    """Somebody else's driver; its settings may be wrong, which is the operator's to mend, and so may its code."""
+    try:
+        driver: Driver = entry.load()(host, raw)
+    except LepaError:
+        raise
+    except Exception as error:
+        log.warning("driver not loaded name=%s from=%s reason=%s", entry.name, entry.value, error)
+        return AbsentDriver(entry.name, f"{entry.value} could not be loaded: {type(error).__name__}: {error}")
+    if driver.name != entry.name:
+        return AbsentDriver(entry.name, f"{entry.value} made a driver that calls itself {driver.name!r}")
+    return driver
+
+
+GROUP = "lepa.drivers"
 ALIASES = {"podman": "nomad-driver-podman"}
 """Names by which other orchestrators know the `plugin` block of a driver."""
 

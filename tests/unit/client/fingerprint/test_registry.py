@@ -8,8 +8,8 @@ import pytest
 from lepa.client.fingerprint import registry
 from lepa.client.fingerprint.facts import Facts
 from lepa.client.fingerprint.registry import FINGERPRINTERS, Fingerprint
-from lepa.client.missing_driver import MissingDriver
 from lepa.client.settings import ClientSettings
+from lepa.drivers.absent import AbsentDriver
 from lepa.drivers.mock import MockDriver
 from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError
@@ -34,13 +34,13 @@ async def test_everything_is_put_together_and_a_failure_is_left_out(
     assert facts.resources.cpu.total_cpu_cores > 0
 
 
-class Silent(MissingDriver):
+class Silent(AbsentDriver):
     async def fingerprint(self) -> DriverInfo:
         await asyncio.Event().wait()
         return DriverInfo()
 
 
-class Broken(MissingDriver):
+class Broken(AbsentDriver):
     async def fingerprint(self) -> DriverInfo:
         raise LepaError("internal", "broken")
 

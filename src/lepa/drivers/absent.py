@@ -1,4 +1,6 @@
-"""Stands in for a driver that a node does not have (any more): its tasks fail with the reason, the rest goes on."""
+"""Stands in for a driver that a node does not have (any more), or that could not be loaded: its tasks fail with the
+reason, the rest goes on.
+"""
 
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -17,13 +19,14 @@ from lepa.model.node import DriverInfo
 from lepa.model.stats import TaskResourceUsage
 
 
-class MissingDriver:
+class AbsentDriver:
     """A driver by name only."""
 
     capabilities = Capabilities(signals=False, exec=False)
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, reason: str = "") -> None:
         self.name = name
+        self._reason = reason or f'driver "{name}" is not on this node'
 
     async def fingerprint(self) -> DriverInfo:
         """Not there."""
@@ -67,10 +70,6 @@ class MissingDriver:
 
     async def close(self) -> None:
         """Nothing to let go of."""
-
-    @property
-    def _reason(self) -> str:
-        return f'driver "{self.name}" is not on this node'
 
     def _refuse(self) -> NoReturn:
         raise not_found(self._reason)

@@ -2,13 +2,13 @@
 
 import pytest
 
-from lepa.client.missing_driver import MissingDriver
+from lepa.drivers.absent import AbsentDriver
 from lepa.drivers.protocol import DriverError, TaskConfig, TaskHandle
 from lepa.model.errors import LepaError
 
 
 async def test_a_start_fails_for_good_and_nothing_is_found() -> None:
-    driver = MissingDriver("qemu")
+    driver = AbsentDriver("qemu")
     with pytest.raises(DriverError, match='"qemu" is not on this node') as raised:
         await driver.start(TaskConfig(id="t", alloc_id="a"))
     assert not raised.value.recoverable
