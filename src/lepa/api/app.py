@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from lepa.api import agent, debug, enterprise, files, jobs, kv, plugins, resources, streams
+from lepa.api import agent, debug, enterprise, files, jobs, kv, openapi, plugins, resources, streams
 from lepa.api.edge import Edge, Handle, Route
 from lepa.api.request import BODY_MAX, error_response, text_response
 from lepa.model.errors import LepaError
@@ -29,6 +29,7 @@ ROUTES: tuple[Route, ...] = (
     *debug.ROUTES,
     *plugins.ROUTES,
     *enterprise.ROUTES,
+    openapi.route_of(lambda: ROUTES),
 )
 SHUTDOWN_S = 2.0
 BACKLOG = 1024

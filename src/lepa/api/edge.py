@@ -3,7 +3,7 @@
 A table of routes is built from small handler makers; most reads are one line each.
 """
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -87,12 +87,54 @@ class Edge(NamedTuple):
             raise LepaError("not_found", "No path to region", http_status=500)
 
 
+def by_verb(handlers: Mapping[str, Handle]) -> Handle:
+    """A handler for each verb; PUT's also answers POST."""
+
+    async def handle(edge: "Edge", request: web.Request) -> web.StreamResponse:
+        verb = "PUT" if request.method == "POST" else request.method
+        return await handlers[verb](edge, request)
+
+    handle.by_verb = handlers  # type: ignore[attr-defined]
+    return handle
+
+
 class Route(NamedTuple):
     """Verbs, a path after `/v1/`, and who answers. `{id}` holds one path segment, decoded."""
 
     verbs: str
     path: str
     handle: Handle
+
+
+class Described(NamedTuple):
+    """What a handler takes and gives, for the description of the API.
+
+    method: the call that answers, whose answer is the response's body. body: the type of the request's body, None for
+    none that has a type. query: parameters beside those of every read.
+    """
+
+    method: Method[Any, Any] | None = None
+    body: Any = None
+    query: tuple[str, ...] = ()
+
+
+H = TypeVar("H", bound=Callable[..., Any])
+
+
+def answers(method: Method[Any, Any] | None, body: Any = None, query: tuple[str, ...] = ()) -> Callable[[H], H]:
+    """Say of a handler what it takes and gives."""
+
+    def describe(handle: H) -> H:
+        handle.described = Described(method, body, query)  # type: ignore[attr-defined]
+        return handle
+
+    return describe
+
+
+def described(handle: Callable[..., Any]) -> Described:
+    """What is known of a handler."""
+    found: Described = getattr(handle, "described", Described())
+    return found
 
 
 def read(
@@ -107,7 +149,7 @@ def read(
         reply = await edge.caller.call(method, read_request(request, method.request, **fields))
         return reply_response(request, reply, missing)
 
-    return handle
+    return answers(method)(handle)
 
 
 def write(
@@ -125,4 +167,4 @@ def write(
             return web.Response(headers=headers, content_type="application/json")
         return json_response(request, reply.value, headers=headers)
 
-    return handle
+    return answers(method)(handle)

@@ -31,6 +31,7 @@ def for_allocation(answer: OnNode) -> Handle:
         place = await node_of_allocation(edge, request, request.match_info["id"])
         return await (pass_on(request, place) if isinstance(place, str) else answer(place, request))
 
+    handle.__doc__ = answer.__doc__
     return handle
 
 
@@ -41,6 +42,7 @@ def for_node(answer: OnNode) -> Handle:
         place = await node_by_id(edge, request)
         return await (pass_on(request, place) if isinstance(place, str) else answer(place, request))
 
+    handle.__doc__ = answer.__doc__
     return handle
 
 

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from lepa import jobspec
-from lepa.api.edge import Edge, Handle, Route
+from lepa.api.edge import Edge, Handle, Route, answers, by_verb
 from lepa.api.request import (
     common,
     flag,
@@ -46,12 +46,22 @@ _TAGGED = re.compile(r"[^/].*/versions/[^/]+/tag")
 JobHandle = Callable[[Edge, web.Request, str], Awaitable[web.StreamResponse]]
 
 
+class ParseRequest(wire.Wire, frozen=True):
+    """A job file, values of its variables, and whether defaults are to be filled in."""
+
+    job_hcl: str = msgspec.field(default="", name="JobHCL")
+    variables: str = ""
+    canonicalize: bool = False
+
+
+@answers(m.JOB_LIST, query=("meta",))
 async def list_jobs(edge: Edge, request: web.Request) -> web.StreamResponse:
     """All jobs of a namespace, shortened."""
     query = read_request(request, r.JobListRequest, meta=flag(request.query, "meta"))
     return reply_response(request, await edge.caller.call(m.JOB_LIST, query))
 
 
+@answers(m.JOB_STATUSES, query=("include_children",))
 async def statuses(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Jobs with their allocations; a body names the wanted ones."""
     body = await json_object(request, required=False)
@@ -68,6 +78,7 @@ async def statuses(edge: Edge, request: web.Request) -> web.StreamResponse:
     return reply_response(request, await edge.caller.call(m.JOB_STATUSES, query))
 
 
+@answers(m.JOB_REGISTER, r.JobRegisterRequest)
 async def register(edge: Edge, request: web.Request, expected_id: str = "") -> web.StreamResponse:
     """Register a job."""
     body = await json_object(request)
@@ -115,6 +126,7 @@ async def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], def
     return await asyncio.to_thread(job_rules.canonicalise, raw)
 
 
+@answers(m.JOB_PLAN, r.JobPlanRequest)
 async def plan(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """What registering would change."""
     body = await json_object(request)
@@ -130,6 +142,7 @@ async def plan(edge: Edge, request: web.Request, job_id: str) -> web.StreamRespo
     return json_response(request, reply.value, headers={"X-Nomad-Index": str(reply.index)})
 
 
+@answers(m.JOB_VALIDATE, r.JobPlanRequest)
 async def validate(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Everything wrong with a job; 200 whatever is found."""
     body = await json_object(request)
@@ -142,6 +155,7 @@ async def validate(edge: Edge, request: web.Request) -> web.StreamResponse:
     return json_response(request, reply.value)
 
 
+@answers(None, ParseRequest)
 async def parse(edge: Edge, request: web.Request) -> web.StreamResponse:
     """A job file of at most 1 MiB as JSON. Functions that read files are not available here."""
     body = await json_object(request)
@@ -174,12 +188,14 @@ def _with_nulls(job: Mapping[str, Any]) -> dict[str, Any]:
     return {field.encode_name: None for field in msgspec.structs.fields(Job)} | dict(job)
 
 
+@answers(m.JOB_GET)
 async def get(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """One job."""
     reply = await edge.caller.call(m.JOB_GET, read_request(request, r.JobReadRequest, id=job_id))
     return reply_response(request, reply, "job not found")
 
 
+@answers(m.JOB_DEREGISTER, query=("purge", "eval_priority", "no_shutdown_delay", "global"))
 async def deregister(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Stop a job, or purge it."""
     query = request.query
@@ -205,9 +221,10 @@ def _about(method: m.Method[r.JobReadRequest, Any], missing: str = "") -> JobHan
         query = read_request(request, r.JobReadRequest, id=job_id, all=flag(request.query, "all"))
         return reply_response(request, await edge.caller.call(method, query), missing)
 
-    return handle
+    return answers(method, query=("all",))(handle)
 
 
+@answers(m.JOB_VERSIONS, query=("diffs", "diff_tag", "diff_version"))
 async def versions(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Versions, newest first."""
     query = request.query
@@ -225,6 +242,7 @@ async def versions(edge: Edge, request: web.Request, job_id: str) -> web.StreamR
     return reply_response(request, reply)
 
 
+@answers(m.JOB_SUBMISSION, query=("version",))
 async def submission(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """The text of one version."""
     text = request.query.get("version", "")
@@ -234,6 +252,7 @@ async def submission(edge: Edge, request: web.Request, job_id: str) -> web.Strea
     return reply_response(request, await edge.caller.call(m.JOB_SUBMISSION, query), "job source not found")
 
 
+@answers(m.JOB_EVALUATE, r.JobEvaluateRequest)
 async def evaluate(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Look at a job again."""
     body = await json_object(request, required=False)
@@ -250,6 +269,7 @@ def _same_job(body: Mapping[str, Any], job_id: str) -> None:
         raise invalid("Job ID does not match")
 
 
+@answers(m.JOB_PERIODIC_FORCE)
 async def force_periodic(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Launch a periodic job now."""
     reply = await edge.caller.call(m.JOB_PERIODIC_FORCE, r.JobEvaluateRequest(id=job_id, **common(request)))
@@ -257,6 +277,7 @@ async def force_periodic(edge: Edge, request: web.Request, job_id: str) -> web.S
     return json_response(request, answer)
 
 
+@answers(m.JOB_REVERT, r.JobRevertRequest)
 async def revert(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Register an earlier version again."""
     body = await json_object(request)
@@ -268,6 +289,7 @@ async def revert(edge: Edge, request: web.Request, job_id: str) -> web.StreamRes
     return json_response(request, (await edge.caller.call(m.JOB_REVERT, call)).value)
 
 
+@answers(None, r.JobStabilityRequest)
 async def stable(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Mark a version as stable or not."""
     body = await json_object(request)
@@ -277,6 +299,7 @@ async def stable(edge: Edge, request: web.Request, job_id: str) -> web.StreamRes
     return json_response(request, {"Index": reply.index})
 
 
+@answers(m.JOB_SCALE, r.JobScaleRequest)
 async def scale(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Set the count of a group."""
     body = await json_object(request)
@@ -286,6 +309,7 @@ async def scale(edge: Edge, request: web.Request, job_id: str) -> web.StreamResp
     return json_response(request, (await edge.caller.call(m.JOB_SCALE, call)).value)
 
 
+@answers(m.JOB_EXPLAIN, query=("group", "nodes"))
 async def explain(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Why each node was or was not chosen for each group, worked out on the present state and as it was recorded."""
     query = request.query
@@ -296,6 +320,7 @@ async def explain(edge: Edge, request: web.Request, job_id: str) -> web.StreamRe
     return reply_response(request, await edge.caller.call(m.JOB_EXPLAIN, call), "job not found")
 
 
+@answers(m.JOB_TAG, r.JobTagRequest)
 async def tag(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Name a version of a job, or take its name away."""
     job_id, name = split_tag(job_id)
@@ -324,6 +349,7 @@ def split_tag(rest: str) -> tuple[str, str]:
     return job_id, name
 
 
+@answers(m.JOB_DISPATCH, r.JobDispatchRequest, ("idempotency_token",))
 async def dispatch(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """Make a child of a parameterized job."""
     body = await json_object(request, required=False)
@@ -332,6 +358,7 @@ async def dispatch(edge: Edge, request: web.Request, job_id: str) -> web.StreamR
     return await _dispatch(edge, request, job_id, call)
 
 
+@answers(m.JOB_DISPATCH, query=("idempotency_token",))
 async def dispatch_payload(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
     """The same with the raw body as payload."""
     return await _dispatch(edge, request, job_id, r.JobDispatchRequest(payload=await request.read()))
@@ -367,7 +394,7 @@ async def actions(edge: Edge, request: web.Request, job_id: str) -> web.StreamRe
     return json_response(request, found)
 
 
-_OF_ONE: Mapping[tuple[str, str], JobHandle] = {
+OF_ONE_JOB: Mapping[tuple[str, str], JobHandle] = {
     ("GET", ""): get,
     ("PUT", ""): register,
     ("DELETE", ""): deregister,
@@ -393,7 +420,7 @@ _OF_ONE: Mapping[tuple[str, str], JobHandle] = {
     ("PUT", TAG): tag,
     ("DELETE", TAG): tag,
 }
-ROUTES_OF_ONE_JOB = sorted({suffix for _, suffix in _OF_ONE}, key=len, reverse=True)
+ROUTES_OF_ONE_JOB = sorted({suffix for _, suffix in OF_ONE_JOB}, key=len, reverse=True)
 """What may follow a job's id, longest first; "" for the job itself."""
 
 
@@ -413,17 +440,14 @@ async def one_job(edge: Edge, request: web.Request) -> web.StreamResponse:
     if not job_id:
         raise invalid("Missing job ID")
     verb = "PUT" if request.method == "POST" else request.method
-    handle = _OF_ONE.get((verb, suffix))
+    handle = OF_ONE_JOB.get((verb, suffix))
     if handle is None:
         raise LepaError("invalid", "Invalid method", http_status=405)
     return await handle(edge, request, job_id)
 
 
 def _put_or_get(on_get: Handle, on_put: Handle) -> Handle:
-    async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
-        return await (on_get if request.method == "GET" else on_put)(edge, request)
-
-    return handle
+    return by_verb({"GET": on_get, "PUT": on_put})
 
 
 ROUTES = (

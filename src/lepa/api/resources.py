@@ -1,12 +1,12 @@
 """Allocations, evaluations, deployments, nodes, services, tenancy, search, operator: what the servers answer."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 from aiohttp import web
 
-from lepa.api.edge import Edge, Handle, Route, read, write
+from lepa.api.edge import Edge, Handle, Route, answers, by_verb, read, write
 from lepa.api.request import (
     common,
     empty_response,
@@ -40,6 +40,7 @@ def _allocation_options(request: web.Request) -> dict[str, Any]:
     return {"resources": flag(query, "resources"), "task_states": flag(query, "task_states", True)}
 
 
+@answers(m.ALLOCATION_STOP, query=("no_shutdown_delay", "reschedule"))
 async def stop_allocation(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Stop an allocation; its job replaces it."""
     call = r.AllocationStopRequest(
@@ -67,6 +68,7 @@ async def count_evaluations(edge: Edge, request: web.Request) -> web.StreamRespo
     return json_response(request, {"Count": reply.value, "Index": reply.index}, headers=reply_headers(reply))
 
 
+@answers(m.EVALUATION_DELETE, r.EvaluationDeleteRequest)
 async def delete_evaluations(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Delete evaluations while the broker is paused, by id or by filter."""
     call = wire.from_builtins(await json_object(request), r.EvaluationDeleteRequest)
@@ -91,7 +93,7 @@ def _deployment(
         reply = await edge.caller.call(method, msgspec.structs.replace(call, id=wanted, **common(request)))
         return json_response(request, reply.value, headers={"X-Nomad-Index": str(reply.index)})
 
-    return handle
+    return answers(method, r.DeploymentUpdateRequest if body else None)(handle)
 
 
 # Nodes
@@ -101,6 +103,7 @@ def _node_options(request: web.Request) -> dict[str, Any]:
     return {"resources": flag(request.query, "resources"), "os": flag(request.query, "os")}
 
 
+@answers(m.NODE_GET)
 async def get_node(edge: Edge, request: web.Request) -> web.StreamResponse:
     """One node; its secret is never shown."""
     query = read_request(request, r.ReadRequest, id=request.match_info["id"])
@@ -111,6 +114,7 @@ async def get_node(edge: Edge, request: web.Request) -> web.StreamResponse:
     return json_response(request, node, headers=reply_headers(reply))
 
 
+@answers(None, r.NodeDrainRequest)
 async def drain_node(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Start, change or cancel a drain."""
     body = await json_object(request)
@@ -125,6 +129,7 @@ async def drain_node(edge: Edge, request: web.Request) -> web.StreamResponse:
     return _node_changed(request, await edge.caller.call(m.NODE_DRAIN, call))
 
 
+@answers(None, r.NodeEligibilityRequest)
 async def set_eligibility(edge: Edge, request: web.Request) -> web.StreamResponse:
     """May the node get new allocations?"""
     body = await json_object(request)
@@ -149,6 +154,7 @@ def _node_changed(request: web.Request, reply: r.Reply[r.NodeUpdateResponse]) ->
     return json_response(request, answer, headers={"X-Nomad-Index": str(reply.index)})
 
 
+@answers(m.NODE_LIST, query=("resources", "os"))
 async def node_pool_nodes(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Nodes of one pool."""
     _no_prefix(request)
@@ -156,6 +162,7 @@ async def node_pool_nodes(edge: Edge, request: web.Request) -> web.StreamRespons
     return reply_response(request, await edge.caller.call(m.NODE_LIST, query))
 
 
+@answers(m.JOB_LIST)
 async def node_pool_jobs(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Jobs of one pool."""
     _no_prefix(request)
@@ -196,6 +203,7 @@ def _named(kind: type[Namespace] | type[NodePool], what: str) -> Named:
 # Services
 
 
+@answers(m.SERVICE_GET, query=("choose",))
 async def list_instances(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Instances of one service."""
     query = read_request(
@@ -204,6 +212,7 @@ async def list_instances(edge: Edge, request: web.Request) -> web.StreamResponse
     return reply_response(request, await edge.caller.call(m.SERVICE_GET, query))
 
 
+@answers(None, ServiceRegistration)
 async def register_instance(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Register an instance from outside the jobs, or change it."""
     names, service = request.match_info, wire.from_builtins(await json_object(request), ServiceRegistration)
@@ -230,7 +239,7 @@ def _search(method: m.Method[r.SearchRequest, r.SearchResponse]) -> Handle:
         reply = await edge.caller.call(method, msgspec.structs.replace(call, **scope))
         return json_response(request, reply.value, headers=reply_headers(reply))
 
-    return handle
+    return answers(method, r.SearchRequest)(handle)
 
 
 async def scheduler_configuration(edge: Edge, request: web.Request) -> web.StreamResponse:
@@ -245,6 +254,7 @@ async def scheduler_configuration(edge: Edge, request: web.Request) -> web.Strea
     return json_response(request, answer, headers=reply_headers(reply))
 
 
+@answers(m.SCHEDULER_CONFIGURATION_SET, SchedulerConfiguration, ("cas",))
 async def set_scheduler_configuration(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Change it, or (cas) only when nobody else has."""
     body = await json_object(request)
@@ -277,14 +287,6 @@ def _policy_options(request: web.Request) -> dict[str, Any]:
     return {"job": request.query.get("job", ""), "type": request.query.get("type", "")}
 
 
-def _by_verb(handlers: Mapping[str, Handle]) -> Handle:
-    async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
-        verb = "PUT" if request.method == "POST" else request.method
-        return await handlers[verb](edge, request)
-
-    return handle
-
-
 def _id(request: web.Request) -> dict[str, Any]:
     return {"id": request.match_info["name"]}
 
@@ -294,7 +296,7 @@ def _read_named(method: m.Method[r.ReadRequest, Any], missing: str) -> Handle:
         query = read_request(request, r.ReadRequest, **_id(request))
         return reply_response(request, await edge.caller.call(method, query), missing)
 
-    return handle
+    return answers(method)(handle)
 
 
 ROUTES = (
@@ -327,7 +329,7 @@ ROUTES = (
     Route(
         "GET PUT POST DELETE",
         "node/pool/{name}",
-        _by_verb(
+        by_verb(
             {
                 "GET": _read_named(m.NODE_POOL_GET, "node pool not found"),
                 "PUT": write(m.NODE_POOL_UPSERT, fields=_named(NodePool, "node pool")),
@@ -343,7 +345,7 @@ ROUTES = (
     Route(
         "GET PUT POST DELETE",
         "namespace/{name}",
-        _by_verb(
+        by_verb(
             {
                 "GET": _read_named(m.NAMESPACE_GET, "Namespace not found"),
                 "PUT": write(m.NAMESPACE_UPSERT, fields=_named(Namespace, "namespace")),
@@ -364,7 +366,7 @@ ROUTES = (
     Route(
         "GET PUT POST",
         "operator/scheduler/configuration",
-        _by_verb({"GET": scheduler_configuration, "PUT": set_scheduler_configuration}),
+        by_verb({"GET": scheduler_configuration, "PUT": set_scheduler_configuration}),
     ),
     Route("GET", "operator/raft/configuration", raft_configuration),
     Route("PUT", "system/gc", write(m.SYSTEM_GC)),
