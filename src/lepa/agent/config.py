@@ -250,6 +250,28 @@ class Plugin(Section, frozen=True):
     args: tuple[str, ...] = ()
 
 
+class Tls(Section, frozen=True):
+    """`tls`: encryption, and who may speak to whom. Files are PEM.
+
+    http: the HTTP API speaks TLS. rpc: the internal port speaks TLS, and both sides show certificates.
+    verify_server_hostname: the names in them say what a peer may be, `server.REGION.nomad` or `client.REGION.nomad`.
+    verify_https_client: callers of the HTTP API must show a certificate of ca_file. tls_cipher_suites: names of TLS 1.2,
+    by commas. tls_min_version: tls12 or tls13.
+    """
+
+    http: bool = False
+    rpc: bool = False
+    ca_file: str = ""
+    cert_file: str = ""
+    key_file: str = ""
+    verify_server_hostname: bool = False
+    verify_https_client: bool = False
+    rpc_upgrade_mode: bool = False
+    tls_cipher_suites: str = ""
+    tls_min_version: str = "tls12"
+    tls_prefer_server_cipher_suites: bool = False
+
+
 class Telemetry(Section, frozen=True):
     """Metrics. Where they are not sent anywhere, /v1/metrics shows them."""
 
@@ -300,7 +322,7 @@ class Config(Section, frozen=True):
     plugin: dict[str, Plugin] = {}
     telemetry: Telemetry = Telemetry()
     acl: dict[str, Any] = {}
-    tls: dict[str, Any] = {}
+    tls: Tls = Tls()
     consul: dict[str, Any] = {}
     vault: dict[str, Any] = {}
     autopilot: dict[str, Any] = {}
@@ -398,10 +420,12 @@ def _check(config: Config) -> None:
     known = config.client.servers or config.client.server_join
     if config.client.enabled and not config.server.enabled and not known:
         raise invalid('configuration: a client without a server needs `client { servers = ["host:4647"] }`')
-    for block, key in ((config.acl, "enabled"), (config.tls, "http"), (config.tls, "rpc")):
-        if block.get(key):
-            name = "acl" if block is config.acl else "tls"
-            raise LepaError("unsupported", f"configuration: {name} {{ {key} = true }} is not part of this version")
+    if config.acl.get("enabled"):
+        raise LepaError("unsupported", "configuration: acl { enabled = true } is not part of this version")
+    if config.tls.rpc_upgrade_mode:
+        raise LepaError(
+            "unsupported", "configuration: tls.rpc_upgrade_mode: the internal port speaks TLS to all, or to none"
+        )
     if config.server.encrypt:
         raise LepaError("unsupported", "configuration: encrypt (gossip) is not part of this version")
     for text in config.telemetry.prefix_filter:

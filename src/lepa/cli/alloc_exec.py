@@ -24,6 +24,7 @@ from lepa.cli.output import Json
 from lepa.cli.session import Session, api
 from lepa.model.errors import LepaError, invalid
 from lepa.sdk.address import headers
+from lepa.sdk.connection import context_of
 
 if TYPE_CHECKING:
     from lepa.kit.tasks import Tasks
@@ -157,7 +158,11 @@ class Conversation:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
         async with aiohttp.ClientSession(timeout=timeout, headers=headers(to)) as http:
             try:
-                socket = await http.ws_connect(f"{to.url}{self._path}?{urlencode(query)}", max_msg_size=MESSAGE_MAX)
+                socket = await http.ws_connect(
+                    f"{to.url}{self._path}?{urlencode(query)}",
+                    max_msg_size=MESSAGE_MAX,
+                    ssl=context_of(to) if to.scheme == "https" else True,
+                )
             except aiohttp.WSServerHandshakeError as error:
                 self._session.nomad.raw("GET", self._path, self._query)
                 raise LepaError("internal", f"{to.url} refused the command: {error.message}") from error

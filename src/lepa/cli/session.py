@@ -16,11 +16,19 @@ from lepa.cli import output
 from lepa.cli.flags import flag, option
 from lepa.cli.output import Json
 from lepa.cli.terminal import Terminal, terminal
+from lepa.kit.tls_settings import ClientTls
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.sdk.address import target
 from lepa.sdk.connection import Connection
 
 UUID_LENGTH = 36
+TLS_FLAGS = {
+    "ca_cert": "ca_cert",
+    "ca_path": "ca_path",
+    "client_cert": "client_cert",
+    "client_key": "client_key",
+    "tls_server_name": "server_name",
+}
 NO_PAGES = "-ui: there are no pages for a browser in this version; `lepa top` shows a cluster live in a terminal"
 CANDIDATES_MAX = 20
 _UUID_START = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]*")
@@ -95,7 +103,10 @@ def api(function: Callable[..., Any]) -> Callable[..., Any]:
         *, address: str, namespace: str, region: str, token: str, no_color: bool, force_color: bool, **values: Any
     ) -> Any:
         env = os.environ
-        to = target(env, address=address or "", token=token or "", namespace=namespace or "", region=region or "")
+        tls = ClientTls(**{field: values.pop(name) or "" for name, field in TLS_FLAGS.items()})
+        tls = tls._replace(skip_verify=values.pop("tls_skip_verify"))
+        places = {"address": address, "token": token, "namespace": namespace, "region": region}
+        to = target(env, tls=tls, **{name: text or "" for name, text in places.items()})
         out = terminal(
             no_color=no_color or "NOMAD_CLI_NO_COLOR" in env or "NO_COLOR" in env,
             force_color=force_color or "NOMAD_CLI_FORCE_COLOR" in env,
@@ -104,13 +115,22 @@ def api(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(open_session(nomad, out), **values)
 
     for name, help, metavar in (
+        ("tls-server-name", "Name that the agent's certificate bears. Environment: LEPA_TLS_SERVER_NAME.", "name"),
+        ("client-key", "Key of -client-cert. Environment: LEPA_CLIENT_KEY.", "file"),
+        ("client-cert", "Certificate to show to the agent. Environment: LEPA_CLIENT_CERT.", "file"),
+        ("ca-path", "Directory of authorities to trust. Environment: LEPA_CAPATH.", "directory"),
+        ("ca-cert", "Authority to trust. Environment: LEPA_CACERT.", "file"),
         ("token", "Secret of the ACL token to use. Environment: LEPA_TOKEN.", "secret"),
         ("region", "Region to ask. Environment: LEPA_REGION.", "name"),
         ("namespace", "Namespace to look in, * for all. Environment: LEPA_NAMESPACE.", "name"),
         ("address", "The agent's address. Environment: LEPA_ADDR, else NOMAD_ADDR.", "url"),
     ):
         run = option(name, help, metavar=metavar, general=True)(run)
-    for name, help in (("force-color", "Colours in a pipe too."), ("no-color", "No colours.")):
+    for name, help in (
+        ("tls-skip-verify", "Trust any certificate. Environment: LEPA_SKIP_VERIFY."),
+        ("force-color", "Colours in a pipe too."),
+        ("no-color", "No colours."),
+    ):
         run = flag(name, help, general=True)(run)
     return run
 

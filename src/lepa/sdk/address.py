@@ -4,13 +4,19 @@ from collections.abc import Mapping
 from typing import NamedTuple
 from urllib.parse import urlencode, urlsplit
 
+from lepa.kit.tls_settings import ClientTls
 from lepa.model.errors import invalid
 
 DEFAULT = "http://127.0.0.1:4646"
+NO_TLS = ClientTls()
+SWITCHES = {"": False, "0": False, "f": False, "false": False, "1": True, "t": True, "true": True}
 
 
 class Target(NamedTuple):
-    """An agent's address and what every request carries. namespace and region "" leave it to the agent."""
+    """An agent's address and what every request carries. namespace and region "" leave it to the agent.
+
+    tls: how an agent that speaks https is checked.
+    """
 
     scheme: str
     host: str
@@ -18,6 +24,7 @@ class Target(NamedTuple):
     token: str = ""
     namespace: str = ""
     region: str = ""
+    tls: ClientTls = ClientTls()
 
     @property
     def url(self) -> str:
@@ -27,7 +34,13 @@ class Target(NamedTuple):
 
 
 def target(
-    env: Mapping[str, str], *, address: str = "", token: str = "", namespace: str = "", region: str = ""
+    env: Mapping[str, str],
+    *,
+    address: str = "",
+    token: str = "",
+    namespace: str = "",
+    region: str = "",
+    tls: ClientTls = NO_TLS,
 ) -> Target:
     """Flags win over LEPA_* variables, these over NOMAD_* ones. Raises LepaError(invalid) for a bad address."""
     text = address or _from(env, "ADDR") or DEFAULT
@@ -47,6 +60,21 @@ def target(
         token=token or _from(env, "TOKEN"),
         namespace=namespace or _from(env, "NAMESPACE"),
         region=region or _from(env, "REGION"),
+        tls=_tls(env, tls),
+    )
+
+
+def _tls(env: Mapping[str, str], given: ClientTls) -> ClientTls:
+    skip = _from(env, "SKIP_VERIFY")
+    if skip.lower() not in SWITCHES:
+        raise invalid(f'LEPA_SKIP_VERIFY="{skip}": expected true or false')
+    return ClientTls(
+        ca_cert=given.ca_cert or _from(env, "CACERT"),
+        ca_path=given.ca_path or _from(env, "CAPATH"),
+        client_cert=given.client_cert or _from(env, "CLIENT_CERT"),
+        client_key=given.client_key or _from(env, "CLIENT_KEY"),
+        server_name=given.server_name or _from(env, "TLS_SERVER_NAME"),
+        skip_verify=given.skip_verify or SWITCHES[skip.lower()],
     )
 
 

@@ -7,7 +7,8 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from lepa.model.errors import LepaError
+from lepa.kit.tls import client_context
+from lepa.model.errors import LepaError, invalid
 from lepa.sdk.address import Params, Target, headers, path_with
 from lepa.sdk.connection import CODES, Answer
 
@@ -25,7 +26,7 @@ class AsyncConnection:
 
     async def __aenter__(self) -> Self:
         timeout = aiohttp.ClientTimeout(total=READ_S, sock_connect=CONNECT_S)
-        self._session = aiohttp.ClientSession(timeout=timeout, connector=aiohttp.TCPConnector(limit=0))
+        self._session = aiohttp.ClientSession(timeout=timeout, connector=self._connector())
         return self
 
     async def __aexit__(
@@ -33,6 +34,14 @@ class AsyncConnection:
     ) -> None:
         if self._session is not None:
             await self._session.close()
+
+    def _connector(self) -> aiohttp.TCPConnector:
+        if self.target.scheme != "https":
+            return aiohttp.TCPConnector(limit=0)
+        try:
+            return aiohttp.TCPConnector(limit=0, ssl=client_context(self.target.tls))
+        except ValueError as error:
+            raise invalid(f"TLS: {error}") from error
 
     async def lines(self, path: str, params: Params | None = None) -> AsyncIterator[bytes]:
         """Lines of a streamed answer as they come; the agent sends one at least every 30 s."""

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from lepa.model.errors import Code, LepaError
+from lepa.model.errors import Code, LepaError, invalid
 from lepa.sdk.address import Params, Target, headers, path_with
 
 TIMEOUT_S = 330.0
@@ -167,9 +167,7 @@ class Connection:
         if self._http is None:
             to = self.target
             if to.scheme == "https":
-                self._http = http.client.HTTPSConnection(
-                    to.host, to.port, timeout=CONNECT_S, context=ssl.create_default_context()
-                )
+                self._http = http.client.HTTPSConnection(to.host, to.port, timeout=CONNECT_S, context=context_of(to))
             else:
                 self._http = http.client.HTTPConnection(to.host, to.port, timeout=CONNECT_S)
             self._http.connect()
@@ -179,6 +177,23 @@ class Connection:
     def _unreachable(self, error: Exception) -> LepaError:
         if isinstance(error, TimeoutError):
             return LepaError("timeout", f"{self.target.url} did not answer in time")
+        if isinstance(error, ssl.SSLCertVerificationError):
+            return LepaError(
+                "denied",
+                f"{self.target.url} shows a certificate that is not trusted ({error.verify_message}); name its authority "
+                "with -ca-cert or LEPA_CACERT, and the name it bears with -tls-server-name",
+            )
+        if isinstance(error, ssl.SSLError):
+            return LepaError(
+                "denied",
+                f"no TLS connection to {self.target.url} ({error.reason or error}); an agent may want a certificate, by "
+                "-client-cert and -client-key, or speak plain http",
+            )
+        if self.target.scheme == "http" and isinstance(error, http.client.RemoteDisconnected):
+            return LepaError(
+                "no_leader",
+                f"{self.target.url} ended the connection without a word; an agent that speaks TLS is called by https://",
+            )
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return LepaError(
             "no_leader",
@@ -201,3 +216,13 @@ class Connection:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.close()
+
+
+def context_of(to: Target) -> ssl.SSLContext:
+    """How to check an agent that speaks https. Raises LepaError(invalid)."""
+    from lepa.kit.tls import client_context
+
+    try:
+        return client_context(to.tls)
+    except ValueError as error:
+        raise invalid(f"TLS: {error}") from error
