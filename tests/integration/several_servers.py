@@ -10,7 +10,7 @@ from aiohttp import web
 from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
-from lepa.rpc.channel import HttpPeers, channel_app, server_session
+from lepa.rpc.channel import HttpPeers, ServerSession, channel_app
 from lepa.server.server import Server
 from lepa.server.settings import HeartbeatSettings, ServerSettings
 from lepa.store.memory import MemoryStore
@@ -114,7 +114,7 @@ class Member:
     async def start(self, settings: dict[str, object]) -> None:
         """Listen first: a server that leads has to be reached."""
         clock = SystemClock()
-        session = await self._stack.enter_async_context(server_session())
+        session = await self._stack.enter_async_context(ServerSession())
         holder = web.Application()
         self._port = web.AppRunner(holder, shutdown_timeout=0.1, handler_cancellation=True)
         port = await _free_site(self._port, self)

@@ -15,7 +15,7 @@ from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.model.errors import LepaError
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
-from lepa.rpc.channel import HttpCaller, LocalCaller, channel_app
+from lepa.rpc.channel import HttpCaller, LocalCaller, ServerSession, channel_app
 
 
 @asynccontextmanager
@@ -34,7 +34,7 @@ async def served(caller: LocalCaller) -> AsyncIterator[str]:
 @asynccontextmanager
 async def dialled(*servers: str) -> AsyncIterator[HttpCaller]:
     """A caller of these servers."""
-    async with aiohttp.ClientSession() as session:
+    async with ServerSession() as session:
         yield HttpCaller(session, servers, SystemClock(), SystemRandom())
 
 

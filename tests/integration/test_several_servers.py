@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-import aiohttp
 import pytest
 from tests.builders import make_job, make_node
 from tests.integration.server_cluster import FakeNode, Report, completes, runs
@@ -22,7 +21,7 @@ from lepa.model.errors import LepaError
 from lepa.model.job import Job
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
-from lepa.rpc.channel import HttpCaller, Lost
+from lepa.rpc.channel import HttpCaller, Lost, ServerSession
 
 ROOM = 100_000
 
@@ -58,7 +57,7 @@ async def all_run(member: Member, job_ids: list[str], count: int) -> None:
 async def caller_of(made: Region) -> AsyncIterator[HttpCaller]:
     """A node's way to the servers, a follower first."""
     servers = [member.address for member in (*await made.followers(), await made.leader())]
-    async with aiohttp.ClientSession() as client:
+    async with ServerSession() as client:
         yield HttpCaller(client, servers, SystemClock(), SystemRandom())
 
 

@@ -29,6 +29,7 @@ from lepa.agent.node_settings import client_settings
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
 from lepa.agent.server_part import ServerPart
 from lepa.agent.servers_known import client_servers
+from lepa.agent.tls import AgentTls
 from lepa.api.app import Api
 from lepa.api.edge import Edge
 from lepa.api.edge import Settings as EdgeSettings
@@ -51,7 +52,7 @@ from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
-from lepa.rpc.channel import HttpCaller, server_session
+from lepa.rpc.channel import HttpCaller, ServerSession
 from lepa.rpc.methods import Caller
 from lepa.sdk.address import Target
 from lepa.sdk.async_connection import AsyncConnection
@@ -75,7 +76,8 @@ class Agent:
         self._stack = AsyncExitStack()
         self._tasks = Tasks("agent")
         self._http_address = ""
-        self.view = SelfView(config, self._metrics, tap or LogTap(), dev=dev)
+        self._tls = AgentTls(config)
+        self.view = SelfView(config, self._metrics, tap or LogTap(), dev=dev, reloads=(self._tls.reload,))
 
     async def __aenter__(self) -> "Agent":
         try:
@@ -111,9 +113,12 @@ class Agent:
                 response_headers=tuple(config.http_api_response_headers.items()),
                 prometheus=config.telemetry.prometheus_metrics,
                 debug=config.enable_debug,
+                tls=self._tls.towards_agents(),
             ),
         )
-        await self._stack.enter_async_context(Api(edge, [(host, config.ports.http) for host in hosts]))
+        listeners = [(host, config.ports.http) for host in hosts]
+        context = self._tls.http.context if self._tls.http else None
+        await self._stack.enter_async_context(Api(edge, listeners, ssl=context))
         await self._guests(hosts[0])
         await self._ingress(hosts[0])
         self._tasks.start("tick", self._tick())
@@ -123,9 +128,9 @@ class Agent:
         """A way to the servers: the one in this process, or those that the client block names."""
         config = self.config
         if not config.server.enabled:
-            session = await self._stack.enter_async_context(server_session())
+            session = await self._stack.enter_async_context(ServerSession(self._tls.towards_servers()))
             return HttpCaller(session, client_servers(config), self._clock, self._random)
-        part = ServerPart(config, self._clock, self._random, self._metrics, self.view)
+        part = ServerPart(config, self._tls, self._clock, self._random, self._metrics, self.view)
         return (await self._stack.enter_async_context(part)).caller
 
     async def _node(self, data: Path, caller: Caller) -> Client:
@@ -160,7 +165,7 @@ class Agent:
         if not config.dns.enabled and not config.consul_api.enabled:
             return
         connection = await self._stack.enter_async_context(
-            AsyncConnection(Target("http", near(http_host), config.ports.http, namespace="*"))
+            AsyncConnection(self._own_api(http_host)._replace(namespace="*"))
         )
         address = self._http_address.rpartition(":")[0].strip("[]")
         readers: list[Callable[[ServiceTable], None]] = []
@@ -176,6 +181,10 @@ class Agent:
 
         watching = await self._stack.enter_async_context(Tasks("agent"))  # ends before its connection does
         watching.start("names", Watcher(connection, self._clock, publish, config.region).run())
+
+    def _own_api(self, host: str) -> Target:
+        """This agent's HTTP API, as its guests call it."""
+        return Target(self._tls.scheme, near(host), self.config.ports.http, tls=self._tls.own())
 
     def _names(self) -> DnsServer:
         config = self.config
@@ -217,9 +226,13 @@ class Agent:
         config = self.config
         if not config.ingress.enabled:
             return
-        agent = Target("http", near(http_host), config.ports.http).url
         process = IngressProcess(
-            ingress_settings(config), agent, config.log_level, log_json=config.log_json, clock=self._clock
+            ingress_settings(config),
+            self._own_api(http_host).url,
+            config.log_level,
+            log_json=config.log_json,
+            environment=self._tls.own_environment(),
+            clock=self._clock,
         )
         await self._stack.enter_async_context(process)
 

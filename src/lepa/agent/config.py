@@ -255,8 +255,8 @@ class Tls(Section, frozen=True):
 
     http: the HTTP API speaks TLS. rpc: the internal port speaks TLS, and both sides show certificates.
     verify_server_hostname: the names in them say what a peer may be, `server.REGION.nomad` or `client.REGION.nomad`.
-    verify_https_client: callers of the HTTP API must show a certificate of ca_file. tls_cipher_suites: names of TLS 1.2,
-    by commas. tls_min_version: tls12 or tls13.
+    verify_https_client: callers of the HTTP API must show a certificate of ca_file. tls_cipher_suites: names of TLS
+    1.2, by commas. tls_min_version: tls12 or tls13.
     """
 
     http: bool = False

@@ -8,6 +8,7 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Mapping
 from contextlib import suppress
 
 import msgspec
@@ -28,8 +29,19 @@ STARTED = "started"
 class IngressProcess:
     """One ingress, as an async context manager. agent: the URL of the HTTP API that it follows."""
 
-    def __init__(self, settings: IngressSettings, agent: str, log_level: str, *, log_json: bool, clock: Clock) -> None:
+    def __init__(
+        self,
+        settings: IngressSettings,
+        agent: str,
+        log_level: str,
+        *,
+        log_json: bool,
+        environment: Mapping[str, str],
+        clock: Clock,
+    ) -> None:
+        """environment: variables that say how the agent is reached, besides those of this process."""
         self._settings = settings
+        self._environment = {**os.environ, **environment}
         self._command = [sys.executable, "-m", "lepa.ingress", "--settings", "-", "--agent", agent]
         self._command += ["--log-level", log_level, *(["--log-json"] if log_json else [])]
         self._clock = clock
@@ -52,7 +64,12 @@ class IngressProcess:
         reading, writing = os.pipe()
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command, "--tell", str(writing), stdin=asyncio.subprocess.PIPE, pass_fds=(writing,)
+                *self._command,
+                "--tell",
+                str(writing),
+                stdin=asyncio.subprocess.PIPE,
+                pass_fds=(writing,),
+                env=self._environment,
             )
         except BaseException:
             os.close(reading)

@@ -84,7 +84,7 @@ def banner(config: Config) -> list[str]:
         "Server": str(config.server.enabled).lower(),
         "Log Level": config.log_level.upper(),
         "Region": f"{config.region} (DC: {config.datacenter})",
-        "HTTP": f"http://{host}:{config.ports.http}",
+        "HTTP": f"{'https' if config.tls.http else 'http'}://{host}:{config.ports.http}",
         "Internal": f"{config.addresses.rpc or config.bind_addr}:{config.ports.rpc}",
         "DNS": f"{config.addresses.dns or config.bind_addr}:{config.ports.dns}" if config.dns.enabled else "off",
         "Data": config.data_dir,

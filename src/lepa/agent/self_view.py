@@ -8,7 +8,7 @@ import platform
 import resource
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,17 @@ HEALTH_S = 2.0
 class SelfView:
     """Fits `lepa.api.edge.AgentView`. The agent fills in its parts as it starts them; those that it lacks stay None."""
 
-    def __init__(self, config: Config, metrics: Metrics, tap: LogTap, *, dev: bool) -> None:
+    def __init__(
+        self,
+        config: Config,
+        metrics: Metrics,
+        tap: LogTap,
+        *,
+        dev: bool,
+        reloads: Sequence[Callable[[], None]] = (),
+    ) -> None:
+        """reloads: what else is to be done when the agent is told to reload."""
+        self._reloads = reloads
         self.config = config
         self.dev = dev
         self.server: Server | None = None
@@ -137,8 +147,10 @@ class SelfView:
         }
 
     def reload(self) -> None:
-        """Take in what can change while running: the log level."""
+        """Take in what can change while running: the log level, certificates."""
         logging.getLogger("lepa").setLevel(log_level(self.config.log_level))
+        for take_in in self._reloads:
+            take_in()
 
     async def log_lines(self, level: str, *, as_json: bool) -> AsyncIterator[bytes]:
         """This agent's log from now on."""

@@ -27,11 +27,12 @@ from lepa.agent.store_settings import (
     kind_of,
     server_folder,
 )
+from lepa.agent.tls import AgentTls
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError, conflict, invalid
-from lepa.rpc.channel import HttpPeers, channel_app, server_session
+from lepa.rpc.channel import HttpPeers, ServerSession, channel_app
 from lepa.rpc.methods import Caller, Method
 from lepa.rpc.requests import Reply
 from lepa.server.server import Server
@@ -67,9 +68,12 @@ class LateCaller:
 class ServerPart:
     """The server of an agent, as an async context manager. caller: the way to it from this process."""
 
-    def __init__(self, config: Config, clock: Clock, random: Random, metrics: Metrics, view: SelfView) -> None:
+    def __init__(
+        self, config: Config, tls: AgentTls, clock: Clock, random: Random, metrics: Metrics, view: SelfView
+    ) -> None:
         """view: is told the server when it runs."""
         self._config = config
+        self._tls = tls
         self._clock = clock
         self._random = random
         self._metrics = metrics
@@ -96,7 +100,7 @@ class ServerPart:
     async def _start(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(self._folder, self._kind)
-        app = channel_app(self.caller, self._as_leader)
+        app = channel_app(self.caller, self._as_leader, self._tls.admission())
         if self._kind == "file":
             await self._serve(await self._file())
             await self._listen(app)
@@ -121,7 +125,7 @@ class ServerPart:
     async def _serve(self, store: Store) -> None:
         config, several = self._config, self._kind != "file"
         self._stack.push_async_callback(store.close)
-        session = await self._stack.enter_async_context(server_session()) if several else None
+        session = await self._stack.enter_async_context(ServerSession(self._tls.towards_servers())) if several else None
         server = Server(
             store,
             server_settings(config, COMPATIBLE_VERSION, several=several),
@@ -139,7 +143,8 @@ class ServerPart:
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
         try:
-            await web.TCPSite(runner, host, port).start()
+            context = self._tls.internal.context if self._tls.internal else None
+            await web.TCPSite(runner, host, port, ssl_context=context).start()
         except OSError as error:
             raise conflict(
                 f"cannot listen on {host}:{port} for servers and nodes: {error.strerror or error}; "
@@ -173,7 +178,7 @@ class ServerPart:
         config, etcd = self._config, self._config.server.etcd
         tls = etcd_tls(etcd.ca_file, etcd.cert_file, etcd.key_file)
         me = own_peer(config, "https" if tls else "http")
-        session = await self._stack.enter_async_context(server_session())
+        session = await self._stack.enter_async_context(ServerSession(self._tls.towards_servers()))
         addresses = join_addresses(joins(config), config.ports.rpc, config.ports.serf)
 
         def make_exchange(save: Callable[[Membership], None]) -> PeerExchange:

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from lepa.kit.sources import Clock, Random
 from lepa.model.errors import LepaError, conflict, invalid
-from lepa.rpc.channel import STATUS
+from lepa.rpc.channel import STATUS, ServerSession
 from lepa.store.formation import (
     HEARD_S,
     Agreement,
@@ -83,7 +83,7 @@ class PeerExchange:
         region: str,
         expect: int,
         addresses: Sequence[str],
-        session: aiohttp.ClientSession,
+        session: ServerSession,
         clock: Clock,
         random: Random,
         save: Callable[[Membership], None],
@@ -270,9 +270,7 @@ class PeerExchange:
     async def _post(self, address: str, name: str, body: msgspec.Struct, kind: type[A], wait_s: float = ANSWER_S) -> A:
         timeout = aiohttp.ClientTimeout(total=wait_s)
         try:
-            async with self._session.post(
-                f"http://{address}/peers/{name}", data=msgspec.json.encode(body), timeout=timeout
-            ) as answer:
+            async with self._session.post(address, f"/peers/{name}", msgspec.json.encode(body), timeout) as answer:
                 raw = await answer.read()
                 if answer.status == 200:
                     return msgspec.json.decode(raw, type=kind)

@@ -14,6 +14,7 @@ from aiohttp import web
 
 from lepa.api import agent, debug, enterprise, files, jobs, kv, openapi, plugins, resources, streams
 from lepa.api.edge import Edge, Handle, Route
+from lepa.api.forward import TLS
 from lepa.api.request import BODY_MAX, error_response, text_response
 from lepa.model.errors import LepaError
 
@@ -42,6 +43,8 @@ Bound = Callable[[web.Request], Awaitable[web.StreamResponse]]
 def build(edge: Edge) -> web.Application:
     """The application with every route of the table."""
     app = web.Application(client_max_size=BODY_MAX)
+    if edge.settings.tls is not None:
+        app[TLS] = edge.settings.tls
     by_path: dict[str, list[Route]] = {}
     for route in ROUTES:
         by_path.setdefault(route.path, []).append(route)

@@ -3,6 +3,7 @@
 A table of routes is built from small handler makers; most reads are one line each.
 """
 
+import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -62,13 +63,14 @@ class Settings(NamedTuple):
     """Settings of the edge.
 
     response_headers: added to every response. prometheus: serve metrics in that format. request_bytes_max: the largest
-    body taken. region: of this agent.
+    body taken. region: of this agent. tls: how other agents are called; None for plain text.
     """
 
     region: str = "global"
     response_headers: tuple[tuple[str, str], ...] = ()
     prometheus: bool = True
     debug: bool = False
+    tls: ssl.SSLContext | None = None
 
 
 class Edge(NamedTuple):

@@ -4,6 +4,7 @@ A request is passed on at most once: the header `X-Lepa-Forwarded` marks it. Whe
 answer, the answer breaks off, so that nobody takes a part for the whole.
 """
 
+import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TypeVar
@@ -89,12 +90,24 @@ async def _anywhere(edge: Edge, method: m.Method[r.ReadRequest, T], query: r.Rea
     return found if found is not None else (await edge.caller.call(method, query)).value
 
 
+TLS = web.AppKey("TLS", object)
+"""How other agents are called, an SSLContext; not there for plain text."""
+
+
 @asynccontextmanager
-async def _session() -> AsyncIterator[aiohttp.ClientSession]:
+async def _session(request: web.Request) -> AsyncIterator[aiohttp.ClientSession]:
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
-    connector = aiohttp.TCPConnector(socket_factory=watched_socket)
+    tls = request.config_dict.get(TLS)
+    connector = aiohttp.TCPConnector(
+        socket_factory=watched_socket, ssl=tls if isinstance(tls, ssl.SSLContext) else True
+    )
     async with aiohttp.ClientSession(timeout=timeout, connector=connector, auto_decompress=False) as session:
         yield session
+
+
+def _url(request: web.Request, address: str) -> str:
+    scheme = "https" if TLS in request.config_dict else "http"
+    return f"{scheme}://{address}{request.raw_path}"
 
 
 async def pass_on(request: web.Request, address: str) -> web.StreamResponse:
@@ -103,10 +116,10 @@ async def pass_on(request: web.Request, address: str) -> web.StreamResponse:
         return await _pass_on_websocket(request, address)
     headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_HEADERS | {"host"}}
     headers[FORWARDED] = "1"
-    async with _session() as session:
+    async with _session(request) as session:
         try:
             upstream = await session.request(
-                request.method, f"http://{address}{request.raw_path}", headers=headers, data=await request.read()
+                request.method, _url(request, address), headers=headers, data=await request.read()
             )
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             raise not_found("No path to node") from error
@@ -131,9 +144,9 @@ async def _chunks(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 async def _pass_on_websocket(request: web.Request, address: str) -> web.StreamResponse:
     near = web.WebSocketResponse()
-    async with _session() as session:
+    async with _session(request) as session:
         try:
-            far = await session.ws_connect(f"http://{address}{request.raw_path}", headers={FORWARDED: "1"})
+            far = await session.ws_connect(_url(request, address), headers={FORWARDED: "1"})
         except aiohttp.WSServerHandshakeError as error:
             raise LepaError("invalid", error.message or "the node refused", http_status=error.status) from error
         except (aiohttp.ClientConnectionError, TimeoutError) as error:

@@ -252,6 +252,25 @@ COMMANDS: Tree = {
             ),
         },
     ),
+    "tls": Branch(
+        "Make and read certificates for TLS",
+        {
+            "ca": Branch(
+                "Work with an authority of one's own",
+                {
+                    "create": Row("lepa.cli.tls:ca_create", "Make an authority"),
+                    "info": Row("lepa.cli.tls:info", "Show what an authority's certificate says"),
+                },
+            ),
+            "cert": Branch(
+                "Work with certificates of agents and of people",
+                {
+                    "create": Row("lepa.cli.tls:cert_create", "Make a certificate"),
+                    "info": Row("lepa.cli.tls:info", "Show what a certificate says"),
+                },
+            ),
+        },
+    ),
     "ui": Row("lepa.cli.operator:ui", "Say where a browser shows the cluster", hidden=True),
     "validate": Row("lepa.cli.job_submit:validate", "Check a job file"),
     "version": Row("lepa.cli.version:version", "Print the version"),

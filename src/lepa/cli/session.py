@@ -22,13 +22,7 @@ from lepa.sdk.address import target
 from lepa.sdk.connection import Connection
 
 UUID_LENGTH = 36
-TLS_FLAGS = {
-    "ca_cert": "ca_cert",
-    "ca_path": "ca_path",
-    "client_cert": "client_cert",
-    "client_key": "client_key",
-    "tls_server_name": "server_name",
-}
+TLS_FLAGS = ("ca_cert", "ca_path", "client_cert", "client_key", "tls_server_name")
 NO_PAGES = "-ui: there are no pages for a browser in this version; `lepa top` shows a cluster live in a terminal"
 CANDIDATES_MAX = 20
 _UUID_START = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]*")
@@ -103,8 +97,8 @@ def api(function: Callable[..., Any]) -> Callable[..., Any]:
         *, address: str, namespace: str, region: str, token: str, no_color: bool, force_color: bool, **values: Any
     ) -> Any:
         env = os.environ
-        tls = ClientTls(**{field: values.pop(name) or "" for name, field in TLS_FLAGS.items()})
-        tls = tls._replace(skip_verify=values.pop("tls_skip_verify"))
+        ca_cert, ca_path, cert, key, name = (values.pop(each) or "" for each in TLS_FLAGS)
+        tls = ClientTls(ca_cert, ca_path, cert, key, name, values.pop("tls_skip_verify"))
         places = {"address": address, "token": token, "namespace": namespace, "region": region}
         to = target(env, tls=tls, **{name: text or "" for name, text in places.items()})
         out = terminal(

@@ -17,13 +17,16 @@ to begin again, because only the caller knows how far it came.
 import asyncio
 import errno
 import logging
+import ssl
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from typing import Any, Final, Protocol, TypeVar, cast
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final, Protocol, Self, TypeVar, cast
 
 import aiohttp
 import msgspec
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from lepa.kit.sockets import watched_socket
 from lepa.kit.sources import Clock, Random
@@ -116,8 +119,15 @@ class LocalCaller:
         return answer(request)
 
 
-def channel_app(caller: Caller, as_leader: Caller | None = None) -> web.Application:
-    """The HTTP application of the internal port. caller: answers nodes. as_leader: answers other servers."""
+Admission = Callable[[dict[str, Any], bool], None]
+"""Takes the certificate of whoever calls, as `ssl` shows it, and whether it calls as a server. Raises LepaError."""
+
+
+def channel_app(caller: Caller, as_leader: Caller | None = None, admit: Admission | None = None) -> web.Application:
+    """The HTTP application of the internal port.
+
+    caller: answers nodes. as_leader: answers other servers. admit: decides who may call; None for anybody.
+    """
 
     async def answer(request: web.Request) -> web.StreamResponse:
         method = METHODS.get(request.match_info["name"])
@@ -138,9 +148,24 @@ def channel_app(caller: Caller, as_leader: Caller | None = None) -> web.Applicat
             return _refused(LepaError("internal", f"{method.name} failed; the server's log has the reason"))
         return web.Response(body=to_msgpack(reply), content_type=MSGPACK)
 
-    app = web.Application(client_max_size=BODY_MAX)
+    app = web.Application(client_max_size=BODY_MAX, middlewares=[_door(admit)] if admit is not None else [])
     app.router.add_post("/rpc/{name}", answer)
     return app
+
+
+def _door(admit: Admission) -> Middleware:
+    """Lets nobody in who is not admitted. Whatever is not a node's call is between servers."""
+
+    @web.middleware
+    async def door(request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]) -> Any:
+        as_server = not request.path.startswith("/rpc/") or request.headers.get(AS) == LEADER
+        try:
+            admit(request.get_extra_info("peercert") or {}, as_server)
+        except LepaError as error:
+            return _refused(error)
+        return await handler(request)
+
+    return door
 
 
 async def _answer_stream(request: web.Request, answers: AsyncIterator[Any]) -> web.StreamResponse:
@@ -159,15 +184,50 @@ def _refused(error: LepaError) -> web.Response:
     return web.Response(status=STATUS[error.code], body=body, content_type=MSGPACK)
 
 
-def server_session() -> aiohttp.ClientSession:
-    """A pool of connections to servers: as many as are waited on, each given up when its server is gone."""
-    return aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0, socket_factory=watched_socket))
+class ServerSession:
+    """A pool of connections to servers: as many as are waited on, each given up when its server is gone.
+
+    An async context manager, made while a loop runs. tls: how servers are checked; None for plain text.
+    """
+
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._scheme = "http" if tls is None else "https"
+        connector = aiohttp.TCPConnector(limit=0, socket_factory=watched_socket, ssl=True if tls is None else tls)
+        self._http = aiohttp.ClientSession(connector=connector)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._http.close()
+
+    def post(
+        self,
+        address: str,
+        path: str,
+        body: bytes,
+        timeout: aiohttp.ClientTimeout,
+        headers: Mapping[str, str] | None = None,
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Send something to the internal port at `address`."""
+        return self._http.post(f"{self._scheme}://{address}{path}", data=body, timeout=timeout, headers=headers)
+
+    def call(
+        self,
+        address: str,
+        method: Method[Any, Any],
+        body: bytes,
+        timeout: aiohttp.ClientTimeout,
+        headers: Mapping[str, str] | None = None,
+    ) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
+        """Send a call to the internal port at `address`."""
+        return self.post(address, f"/rpc/{method.name}", body, timeout, {"Content-Type": MSGPACK, **(headers or {})})
 
 
 class HttpPeers:
     """Other servers, by their internal ports."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
+    def __init__(self, session: ServerSession) -> None:
         self._session = session
 
     async def ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> Reply[A]:
@@ -183,7 +243,7 @@ class HttpCaller:
     a cluster all of whose known servers were replaced is found again by the names in the configuration.
     """
 
-    def __init__(self, session: aiohttp.ClientSession, servers: Sequence[str], clock: Clock, random: Random) -> None:
+    def __init__(self, session: ServerSession, servers: Sequence[str], clock: Clock, random: Random) -> None:
         self._session = session
         self._given = tuple(servers)
         self._servers = list(servers)
@@ -244,9 +304,8 @@ class HttpCaller:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(method.answer)
         server = self._servers[0]
-        url = _url(server, method)
         try:
-            async with self._session.post(url, data=to_msgpack(request), timeout=timeout) as response:
+            async with self._session.call(server, method, to_msgpack(request), timeout) as response:
                 if response.status != 200:
                     raise _refusal(response.status, await response.read())
                 while (size := await _read_exactly(response.content, 4)) is not None:
@@ -274,7 +333,7 @@ class HttpCaller:
 
 
 async def _post(
-    session: aiohttp.ClientSession,
+    session: ServerSession,
     address: str,
     method: Method[Q, A],
     body: bytes,
@@ -282,9 +341,7 @@ async def _post(
     headers: Mapping[str, str] | None = None,
 ) -> Reply[A]:
     try:
-        async with session.post(
-            _url(address, method), data=body, headers={"Content-Type": MSGPACK, **(headers or {})}, timeout=timeout
-        ) as response:
+        async with session.call(address, method, body, timeout, headers) as response:
             raw = await response.read()
             if response.status != 200:
                 raise _refusal(response.status, raw)
@@ -293,10 +350,6 @@ async def _post(
         raise Unreached(address, unreached) from unreached
     except (TimeoutError, aiohttp.ClientError, ConnectionError) as lost:
         raise Lost(method.name, address, lost) from lost
-
-
-def _url(address: str, method: Method[Any, Any]) -> str:
-    return f"http://{address}/rpc/{method.name}"
 
 
 def _waits(request: Request) -> bool:

@@ -180,19 +180,20 @@ class Connection:
         if isinstance(error, ssl.SSLCertVerificationError):
             return LepaError(
                 "denied",
-                f"{self.target.url} shows a certificate that is not trusted ({error.verify_message}); name its authority "
-                "with -ca-cert or LEPA_CACERT, and the name it bears with -tls-server-name",
+                f"{self.target.url} shows a certificate that is not trusted ({error.verify_message}); name its "
+                "authority with -ca-cert or LEPA_CACERT, and the name it bears with -tls-server-name",
             )
         if isinstance(error, ssl.SSLError):
             return LepaError(
                 "denied",
-                f"no TLS connection to {self.target.url} ({error.reason or error}); an agent may want a certificate, by "
-                "-client-cert and -client-key, or speak plain http",
+                f"no TLS connection to {self.target.url} ({error.reason or error}); an agent may want a certificate, "
+                "by -client-cert and -client-key, or speak plain http",
             )
-        if self.target.scheme == "http" and isinstance(error, http.client.RemoteDisconnected):
+        if isinstance(error, http.client.RemoteDisconnected | ConnectionResetError | BrokenPipeError):
+            secure = self.target.scheme == "https"
+            hint = "may want a certificate, by -client-cert and -client-key" if secure else "speaks TLS, by https://"
             return LepaError(
-                "no_leader",
-                f"{self.target.url} ended the connection without a word; an agent that speaks TLS is called by https://",
+                "no_leader", f"{self.target.url} ended the connection without a word; perhaps the agent {hint}"
             )
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         return LepaError(
