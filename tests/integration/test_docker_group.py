@@ -77,7 +77,12 @@ async def test_tasks_of_a_group_join_its_network_and_take_it_up_again(
     same = {"network_namespace": namespace, "alloc_id": alloc, "hostname": "ignored", "dns": DNSConfig(("10.0.0.1",))}
     serve = "echo hi > /tmp/index.html; exec httpd -f -p 10.123.45.6:8080 -h /tmp"
     server = replace(container(make_task, serve, extra_hosts=["x:10.0.0.1"]), **same)
+    server = replace(server, dns=DNSConfig(servers=("10.0.0.1",), searches=("x.test",)))
     started = await host.start(server)
+    session = await host.driver.exec(server.id, ["cat", "/etc/resolv.conf"], tty=False)
+    said = b"".join([data async for _, data in session.output()])
+    await session.close()
+    assert said == b"nameserver 10.0.0.1\nsearch x.test\n"
     ask = "for i in 1 2 3 4 5 6 7 8 9; do wget -qO- http://10.123.45.6:8080/ && exit 0; sleep 0.3; done; exit 1"
     asker = replace(make_task(name="asker", config=container(make_task, ask).config), **same)
     assert (await host.run(asker)).successful

@@ -335,8 +335,9 @@ class TaskRunner:
         return task_env.build(self.place, host)
 
     def _own_hosts_file(self) -> list[Mount]:
-        """In a network of its own a task that sees the host's /etc gets a file of hosts that fits the network."""
-        if not self.place.hosts or self._around.driver.capabilities.isolation != "chroot":
+        """In the group's network a task with a root of its own gets a file of hosts that fits the network."""
+        isolated = self._around.driver.capabilities.isolation != "none"
+        if not self.place.hosts or not isolated or self.task.config.get("network_mode"):
             return []
         return [Mount(host_path=self.place.hosts, task_path="/etc/hosts", read_only=True)]
 

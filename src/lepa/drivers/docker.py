@@ -1,7 +1,9 @@
 """Containers of a Docker daemon: `docker`."""
 
 import asyncio
+import contextlib
 import hashlib
+import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +16,7 @@ from lepa.drivers.docker_leftovers import OWNER_LABEL, Leftovers
 from lepa.drivers.docker_network import GroupNetworks
 from lepa.drivers.docker_settings import DockerSettings, rules, tls_context
 from lepa.drivers.protocol import TaskConfig, TaskHandle, TaskNetwork
+from lepa.drivers.supervised import resolv_conf
 from lepa.kit.durations import parse_duration
 from lepa.kit.sources import Clock
 from lepa.model.node import DriverInfo
@@ -96,9 +99,22 @@ class DockerDriver(ContainerDriver):
         joined = await self._networks.join(task) if joins_group(task) else ""
         body = container_body(task, self._rules, lambda path: resolve(task, path), joined=joined)
         body["Labels"][OWNER_LABEL] = self._owner
+        if joined and (text := resolv_conf(task.dns)):
+            body["HostConfig"]["Binds"].append(f"{self._name_servers(task, text)}:/etc/resolv.conf:ro")
         if any(device.host_path.startswith("/dev/nvidia") for device in task.devices):
             body["HostConfig"].setdefault("Runtime", self._settings.nvidia_runtime)
         return await self._api.create(name, body)
+
+    def _name_servers(self, task: TaskConfig, text: str) -> str:
+        """A file that says whom a task asks: Docker takes no such option for a container in another's network."""
+        path = self._name_servers_path(task)
+        os.makedirs(os.path.dirname(path), mode=0o755, exist_ok=True)
+        with open(path, "w") as file:
+            file.write(text)
+        return path
+
+    def _name_servers_path(self, task: TaskConfig) -> str:
+        return os.path.join(self._state_dir, "resolv", task.id)
 
     async def recover(self, task: TaskConfig, handle: TaskHandle) -> None:
         """Find the container again."""
@@ -110,6 +126,8 @@ class DockerDriver(ContainerDriver):
     async def removed(self, task: TaskConfig) -> None:
         """A task is gone: its image may go, and with the last one of its group the group's network container."""
         self._images.release(task)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self._name_servers_path(task))
         await self._networks.leave(task)
 
     async def _remove(self, container: Container) -> None:

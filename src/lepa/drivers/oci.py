@@ -32,7 +32,7 @@ from lepa.drivers.oci_bundle import (
 )
 from lepa.drivers.oci_runtime import ENVIRONMENT, OciRuntime, installed, write_private
 from lepa.drivers.protocol import Capabilities, DeviceNode, DriverError, TaskConfig
-from lepa.drivers.supervised import DEFAULT_PATH, SupervisedDriver, find_user, log_files
+from lepa.drivers.supervised import DEFAULT_PATH, SupervisedDriver, find_user, log_files, resolv_conf
 from lepa.drivers.supervisor import cgroups
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.drivers.supervisor.messages import Command, Identity, TaskSpec
@@ -254,16 +254,12 @@ class OciExec(SupervisedDriver):
         )
 
     def _dns_binds(self, task: TaskConfig, bundle: str) -> list[Bind]:
-        if task.dns is None or not (task.dns.servers or task.dns.searches or task.dns.options):
+        text = resolv_conf(task.dns)
+        if not text:
             return []
-        lines = [f"nameserver {server}" for server in task.dns.servers]
-        if task.dns.searches:
-            lines.append("search " + " ".join(task.dns.searches))
-        if task.dns.options:
-            lines.append("options " + " ".join(task.dns.options))
         path = os.path.join(bundle, "resolv.conf")
         with open(path, "w") as file:
-            file.write("\n".join(lines) + "\n")
+            file.write(text)
         return [Bind(path, "/etc/resolv.conf", read_only=True)]
 
     def _bundle_dir(self, task_id: str) -> str:

@@ -13,6 +13,7 @@ from lepa.drivers.supervisor.client import Supervisor
 from lepa.drivers.supervisor.messages import Command, Exit, Identity, LogFiles, TaskInfo, TaskSpec
 from lepa.kit.sources import Clock
 from lepa.model.errors import LepaError, invalid, not_found
+from lepa.model.resources import DNSConfig
 from lepa.model.stats import TaskResourceUsage
 from lepa.model.task import LogConfig
 
@@ -150,6 +151,18 @@ def log_files(path: str, logs: LogConfig) -> LogFiles | None:
     if not path or logs.disabled or logs.enabled is False:
         return None
     return LogFiles(path, max(1, logs.max_files), max(1, logs.max_file_size_mb) * MIB)
+
+
+def resolv_conf(dns: DNSConfig | None) -> str:
+    """The text of a resolv.conf(5) that says what a job says; "" when it says nothing."""
+    if dns is None or not (dns.servers or dns.searches or dns.options):
+        return ""
+    lines = [f"nameserver {server}" for server in dns.servers]
+    if dns.searches:
+        lines.append("search " + " ".join(dns.searches))
+    if dns.options:
+        lines.append("options " + " ".join(dns.options))
+    return "\n".join(lines) + "\n"
 
 
 def find_user(name: str) -> Identity:
