@@ -25,11 +25,11 @@ def mount(directory: Path, size_mb: int = SIZE_MB) -> bool:
 
 
 def mounted_below(directory: Path) -> list[Path]:
-    """Every mount point at or below `directory`, the deepest first."""
+    """Every mount point below `directory`, the deepest first; not itself, which may be a disk of the operator's."""
     root = directory.resolve()
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as lines:
         points = [Path(_plain(line.split()[4])) for line in lines]
-    return sorted((point for point in points if point.is_relative_to(root)), reverse=True)
+    return sorted((point for point in points if point != root and point.is_relative_to(root)), reverse=True)
 
 
 def _plain(field: str) -> str:
@@ -40,6 +40,6 @@ def _plain(field: str) -> str:
 
 
 def unmount_below(directory: Path) -> None:
-    """Take every mount at or below `directory` away; one in use vanishes when its last user is gone."""
+    """Take every mount below `directory` away; one in use vanishes when its last user is gone."""
     for point in mounted_below(directory):
         _libc.umount2(os.fsencode(point), DETACH)

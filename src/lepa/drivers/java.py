@@ -28,6 +28,8 @@ OPTIONS = options.Options(
         "ipc_mode": "text",
         "cap_add": "texts",
         "cap_drop": "texts",
+        "cpu_hard_limit": "bool",
+        "pids_limit": "number",
         "work_dir": "text",
     },
 )

@@ -28,6 +28,7 @@ from lepa.drivers.oci_bundle import (
     bundle_config,
     capabilities_for,
     capability_problems,
+    cpu_quota_us,
     process_config,
 )
 from lepa.drivers.oci_runtime import ENVIRONMENT, OciRuntime, installed, write_private
@@ -50,6 +51,8 @@ OPTIONS = options.Options(
         "ipc_mode": "text",
         "cap_add": "texts",
         "cap_drop": "texts",
+        "cpu_hard_limit": "bool",
+        "pids_limit": "number",
         "work_dir": "text",
     },
     required=("command",),
@@ -245,12 +248,15 @@ class OciExec(SupervisedDriver):
         reserved = (memory.memory_mb or task.memory_mb) * MIB
         ceiling = memory.memory_max_mb * MIB
         cores = task.resources.cpu.reserved_cores
+        mhz = task.resources.cpu.cpu_shares or task.cpu_shares
+        hard = options.flag(task.config, "cpu_hard_limit") and mhz
         return Limits(
             memory_bytes=max(reserved, ceiling),
             memory_low_bytes=reserved if ceiling > reserved else 0,
-            cpu_shares=task.resources.cpu.cpu_shares or task.cpu_shares,
+            cpu_shares=mhz,
+            cpu_quota_us=cpu_quota_us(mhz, self._core_mhz) if hard else 0,
             cpus=",".join(str(core) for core in cores),
-            pids=self._settings.pids_limit,
+            pids=min(options.number(task.config, "pids_limit", self._settings.pids_limit), self._settings.pids_limit),
         )
 
     def _dns_binds(self, task: TaskConfig, bundle: str) -> list[Bind]:

@@ -44,6 +44,7 @@ UNPRIVILEGED_CAPABILITIES = ("CAP_NET_BIND_SERVICE",)
 MIB = 1024 * 1024
 CPU_SHARES_MIN = 2
 CPU_SHARES_MAX = 262_144
+CPU_PERIOD_US, CPU_QUOTA_MIN_US = 100_000, 1000
 PIDS_MAX = 8192
 """Processes and threads of one task; a fork bomb ends here."""
 
@@ -123,8 +124,8 @@ class Device(msgspec.Struct, frozen=True):
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """memory_bytes: the hard limit, 0 for none; memory_low_bytes: the reservation below it; cpus: a list of cores, mems
-    of NUMA nodes.
+    """memory_bytes: the hard limit, 0 for none; memory_low_bytes: the reservation below it; cpus: a list of
+    cores. cpu_quota_us: CPU time in each CPU_PERIOD_US, 0 for as much as there is.
     """
 
     memory_bytes: int = 0
@@ -132,7 +133,7 @@ class Limits(msgspec.Struct, frozen=True):
     cpu_shares: int = 0
     cpus: str = ""
     pids: int = PIDS_MAX
-    mems: str = ""
+    cpu_quota_us: int = 0
 
 
 class Isolation(msgspec.Struct, frozen=True):
@@ -252,6 +253,11 @@ def cpu_shares(mhz: int) -> int:
     return min(max(mhz, CPU_SHARES_MIN), CPU_SHARES_MAX)
 
 
+def cpu_quota_us(mhz: int, core_mhz: float) -> int:
+    """The CPU time in each period that is a number of MHz of cores with `core_mhz` each."""
+    return max(CPU_QUOTA_MIN_US, int(mhz / core_mhz * CPU_PERIOD_US))
+
+
 def seccomp_profile() -> dict[str, Any]:
     """Refuses calls that reach beyond the task: mounts, modules, clocks, keys, tracing, new namespaces.
 
@@ -325,10 +331,10 @@ def _resources(limits: Limits, devices: Sequence[Device]) -> dict[str, Any]:
             memory["reservation"] = limits.memory_low_bytes
         resources["memory"] = memory
     cpu: dict[str, Any] = {"shares": cpu_shares(limits.cpu_shares)} if limits.cpu_shares else {}
+    if limits.cpu_quota_us:
+        cpu |= {"period": CPU_PERIOD_US, "quota": limits.cpu_quota_us}
     if limits.cpus:
         cpu["cpus"] = limits.cpus
-    if limits.mems:
-        cpu["mems"] = limits.mems
     if cpu:
         resources["cpu"] = cpu
     return resources

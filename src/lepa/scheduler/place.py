@@ -28,6 +28,7 @@ from lepa.scheduler.chance import mix
 from lepa.scheduler.changes import Placement
 from lepa.scheduler.columns import Proposal
 from lepa.scheduler.context import Context
+from lepa.scheduler.cores import choose_cores
 from lepa.scheduler.devices import assign_devices, devices_in_use
 from lepa.scheduler.ports import NodePorts, PortsGiven
 from lepa.scheduler.preempt import Preemptor, Victims
@@ -289,10 +290,10 @@ class GroupPlacer:
                 return f"devices: {given}"
             networks[task.name], devices[task.name] = own.networks, given
             in_use |= {(d.vendor, d.type, d.name, i) for d in given for i in d.device_ids}
-            if len(free_cores) < task.resources.cores:
+            taken = choose_cores(node, free_cores, task.resources)
+            if taken is None:
                 return "cores"
-            taken = tuple(free_cores[: task.resources.cores])
-            free_cores = free_cores[task.resources.cores :]
+            free_cores = [core for core in free_cores if core not in taken]
             cores[task.name] = taken, core_mhz(node) * len(taken)
         return self._resources(shared, networks, devices, cores)
 

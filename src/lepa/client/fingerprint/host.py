@@ -55,9 +55,18 @@ def cpu(settings: ClientSettings) -> Facts:
             "cpu.modelname": _model_name(),
             "cpu.totalcompute": str(total),
             "cpu.usablecompute": str(max(0, total - settings.reserved.cpu)),
-            "numa.node.count": str(max(1, len(list(Path("/sys/devices/system/node").glob("node[0-9]*"))))),
+            **_numa(),
         }
     )
+
+
+def _numa() -> dict[str, str]:
+    """How many NUMA nodes there are, and which processors belong to each, such as "0-3,8"."""
+    nodes = sorted(Path("/sys/devices/system/node").glob("node[0-9]*"), key=lambda path: int(path.name[4:]))
+    if not nodes:
+        return {"numa.node.count": "1", "numa.node0.cores": f"0-{(os.cpu_count() or 1) - 1}"}
+    cores = {f"numa.{path.name}.cores": _read(str(path / "cpulist")).strip() for path in nodes}
+    return {"numa.node.count": str(len(nodes)), **cores}
 
 
 def core_count() -> int:
