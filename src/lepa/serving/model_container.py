@@ -216,6 +216,7 @@ class Session:
         self._address = address
         self._socket: MessageSocket | None = None
         self._writing = False
+        self._failing = False
         self._open_at = 0.0
         self._redial_s = REDIAL_FIRST_S
         self.frontend = b""
@@ -226,6 +227,9 @@ class Session:
         """Begin to connect; the heartbeat that is sent first waits until that is done."""
         self.heard_at = time.monotonic()
         self.frontend = b""
+        log.log(
+            logging.DEBUG if self._failing else logging.INFO, "connecting to query frontend address=%s", self._address
+        )
         try:
             family, kind, protocol, _, address = socket.getaddrinfo(*self._address, type=socket.SOCK_STREAM)[0]
             connection = socket.socket(family, kind, protocol)
@@ -247,7 +251,9 @@ class Session:
 
     def _failed(self, reason: str) -> None:
         """Connect anew in a moment."""
-        log.debug("query frontend is not connected address=%s reason=%s", self._address, reason)
+        level = logging.DEBUG if self._failing else logging.WARNING
+        log.log(level, "query frontend is not connected address=%s reason=%s", self._address, reason)
+        self._failing = True
         self.close()
         self._open_at = time.monotonic() + CONNECT_RETRY_S
 
@@ -287,6 +293,7 @@ class Session:
             self._failed(str(gone))
             return []
         if events & selectors.EVENT_READ:
+            self._failing = False
             self.heard_at = time.monotonic()
         self._watch_writable()
         return messages
