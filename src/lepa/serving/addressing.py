@@ -8,6 +8,7 @@ one row in `PROVIDERS`; nothing else changes.
     dns://127.0.0.1:8600/consul       any RFC 2782 server: SRV of NAME.service.consul
     nomad://127.0.0.1:4646            the service API of lepa or HashiCorp Nomad; token and namespace from NOMAD_*
     static://127.0.0.1:1338           always this address, whatever the name
+    static://mgmt=a:1,rpc=b:2,rpc=c:3   always these, by name
 
 Everything here blocks and is meant for threads and for people's programs.
 """
@@ -21,7 +22,7 @@ import threading
 import time
 import urllib.parse
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from lepa.model.errors import LepaError, invalid, not_found
@@ -69,13 +70,14 @@ class DnsProvider(Protocol):
 
 
 class StaticProvider:
-    """Always the same places."""
+    """Always the same places. addresses: of a name that is not in `named`."""
 
-    def __init__(self, addresses: Sequence[Address]) -> None:
+    def __init__(self, addresses: Sequence[Address], named: Mapping[str, Sequence[Address]] | None = None) -> None:
         self._places = tuple(map(Located, addresses))
+        self._named = {name: tuple(map(Located, places)) for name, places in (named or {}).items()}
 
     def resolve(self, service: str) -> Resolution:
-        return Resolution(self._places, TTL_MAX_S)
+        return Resolution(self._named.get(service, self._places), TTL_MAX_S)
 
 
 class SrvDnsProvider:
@@ -167,7 +169,11 @@ def _nomad(url: urllib.parse.SplitResult) -> DnsProvider:
 
 
 def _static(url: urllib.parse.SplitResult) -> DnsProvider:
-    return StaticProvider([parse_address(part) for part in url.netloc.split(",")])
+    named: dict[str, list[Address]] = {}
+    for part in url.netloc.split(","):
+        name, _, address = part.rpartition("=")
+        named.setdefault(name, []).append(parse_address(address))
+    return StaticProvider(named.pop("", []), named)
 
 
 PROVIDERS: dict[str, Callable[[urllib.parse.SplitResult], DnsProvider]] = {

@@ -2,6 +2,7 @@
 
     python -m lepa.serving.autoscaler --data DIR --cluster NAME      plain processes of this machine
     python -m lepa.serving.autoscaler --api HOST:PORT --cluster NAME   jobs; NOMAD_TOKEN, NOMAD_NAMESPACE
+    python -m lepa.serving.autoscaler --docker ENDPOINT --cluster NAME   containers, from inside their network
 
 One of these runs for a cluster. It keeps nothing: which models are scaled, and how far, is in the registry; when it is
 started anew it only has forgotten for how long nobody has asked.
@@ -23,6 +24,7 @@ from lepa.model.errors import LepaError
 from lepa.serving.admin_client import call
 from lepa.serving.autoscale import Autoscale, Load, ReplicaScaler
 from lepa.serving.connection import tops
+from lepa.serving.container_managers.docker import DockerContainerManager
 from lepa.serving.container_managers.jobs import JobsContainerManager
 from lepa.serving.container_managers.local import LocalContainerManager
 from lepa.serving.container_managers.protocol import DEFAULT_CLUSTER, ContainerManager
@@ -110,6 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     where = parser.add_mutually_exclusive_group(required=True)
     where.add_argument("--data", help="data directory of a cluster of plain processes")
     where.add_argument("--api", help="host:port of the orchestrator's HTTP API")
+    where.add_argument("--docker", help="endpoint of the Docker daemon, such as unix:///run/docker.sock")
     options = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s", stream=sys.stderr)
     stop = threading.Event()
@@ -118,6 +121,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     manager: ContainerManager
     if options.data:
         manager = LocalContainerManager(options.cluster, options.data)
+    elif options.docker:
+        manager = DockerContainerManager.joined(options.cluster, options.docker)
     else:
         namespace, token = os.environ.get("NOMAD_NAMESPACE", "default"), os.environ.get("NOMAD_TOKEN", "")
         manager = JobsContainerManager(options.api, options.cluster, namespace=namespace, token=token)

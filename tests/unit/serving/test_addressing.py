@@ -35,7 +35,14 @@ A, B = Address("a", 1), Address("b", 2)
 class Provider:
     """Says what it is told to say."""
 
-    def __init__(self, *addresses: Address, ttl_s: float = 10.0) -> None:
+    def test_static_places_may_have_names() -> None:
+    provider = dns_provider("static://one=a:1,two=b:2,one=c:3")
+    assert [place.address for place in provider.resolve("one").places] == [Address("a", 1), Address("c", 3)]
+    assert provider.resolve("three").places == ()
+    assert [place.address for place in dns_provider("static://a:1").resolve("any").places] == [Address("a", 1)]
+
+
+def __init__(self, *addresses: Address, ttl_s: float = 10.0) -> None:
         self.resolution: Resolution | None = Resolution(tuple(map(Located, addresses)), ttl_s)
         self.asked = 0
 
