@@ -122,7 +122,7 @@ def test_a_cluster_in_containers_from_start_to_stop(cluster: ClipperConnection, 
     deployers.save_model(tmp_path / "broken", "doubles", broken)
     (tmp_path / "broken" / "func.pkl").write_bytes(b"no pickle")
     with pytest.raises(
-        LepaError, match="model broken:1 did not come up: container .* ended; it said: .*cannot be loaded"
+        LepaError, match=r"model broken:1 did not come up: container .* ended; it said: .*cannot be loaded"
     ):
         cluster.build_and_deploy_model("broken", 1, "doubles", tmp_path / "broken")
 
@@ -142,7 +142,7 @@ def test_any_image_that_speaks_the_rpc_is_a_model(cluster: ClipperConnection, ap
     changes.append(f"CMD {json.dumps([sys.executable, '-m', 'lepa.serving.model_container'])}")
     query = urlencode([("fromSrc", "-"), ("repo", "lepa-test/own-model"), *(("changes", each) for each in changes)])
     connection.request("POST", f"/images/create?{query}", root(), {"Content-Type": "application/x-tar"})
-    assert http.client.OK == connection.getresponse().status
+    assert connection.getresponse().status == http.client.OK
     connection.close()
     cluster.register_application("length", "doubles", "-1", SLO_MICROS)
     cluster.cm.deploy_model("length", "1", "doubles", "lepa-test/own-model", 2)

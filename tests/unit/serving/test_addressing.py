@@ -35,14 +35,7 @@ A, B = Address("a", 1), Address("b", 2)
 class Provider:
     """Says what it is told to say."""
 
-    def test_static_places_may_have_names() -> None:
-    provider = dns_provider("static://one=a:1,two=b:2,one=c:3")
-    assert [place.address for place in provider.resolve("one").places] == [Address("a", 1), Address("c", 3)]
-    assert provider.resolve("three").places == ()
-    assert [place.address for place in dns_provider("static://a:1").resolve("any").places] == [Address("a", 1)]
-
-
-def __init__(self, *addresses: Address, ttl_s: float = 10.0) -> None:
+    def __init__(self, *addresses: Address, ttl_s: float = 10.0) -> None:
         self.resolution: Resolution | None = Resolution(tuple(map(Located, addresses)), ttl_s)
         self.asked = 0
 
@@ -227,3 +220,10 @@ def test_the_service_api_is_asked_with_namespace_and_token() -> None:
 def test_an_answer_that_makes_no_sense_is_an_error() -> None:
     with service_api({"a": 1}) as (api, _), pytest.raises(LepaError, match="gave no answer about service web"):
         NomadServiceProvider(api).resolve("web")
+
+
+def test_static_places_may_have_names() -> None:
+    provider = dns_provider("static://one=a:1,two=b:2,one=c:3")
+    assert [place.address for place in provider.resolve("one").places] == [Address("a", 1), Address("c", 3)]
+    assert provider.resolve("three").places == ()
+    assert [place.address for place in dns_provider("static://a:1").resolve("any").places] == [Address("a", 1)]
