@@ -378,13 +378,18 @@ KEYS = {
         "SchedulerConfigurationResponse": "SchedulerConfig Index LastContact KnownLeader",
         "SchedulerConfiguration": """
         SchedulerAlgorithm PreemptionConfig MemoryOversubscriptionEnabled RejectJobRegistration
-        PauseEvalBroker CreateIndex ModifyIndex
+        PauseEvalBroker NodeLimitForFeasibilityChecks CreateIndex ModifyIndex
     """,
         "PreemptionConfig": """
         SystemSchedulerEnabled SysBatchSchedulerEnabled BatchSchedulerEnabled ServiceSchedulerEnabled
     """,
         "SchedulerConfigurationWritten": "Updated Index",
         "RaftConfiguration": "Servers Index",
+        "UpgradeCheck": "JobsWithoutVaultIdentity OutdatedNodes VaultTokens",
+        "CSIPluginListStub": "ID Provider ControllerRequired ControllersHealthy ControllersExpected NodesHealthy",
+        "JobTagResponse": "Name Description TaggedTime Index",
+        "Schedulers": "server_id schedulers",
+        "SchedulersConfig": "server_id num_schedulers enabled_schedulers",
         "RaftServer": "ID Node Address Leader Voter RaftProtocol",
         "AgentSelf": "config member stats",
         "Members": "ServerName ServerRegion ServerDC Members",

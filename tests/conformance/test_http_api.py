@@ -17,7 +17,7 @@ from tests.conformance.nomad_keys import misfits
 from tests.e2e.agents import HOST, Agent, Answer, eventually, running
 from tests.e2e.jobs import SECOND, quick_update, shell_job
 
-from lepa.api import app, jobs, kv
+from lepa.api import app, enterprise, jobs, kv
 
 Place = Mapping[str, str]
 
@@ -135,6 +135,14 @@ READS = (
     read("API-STA-003", "regions", "strings"),
     read("API-OPE-001", "operator/scheduler/configuration", "SchedulerConfigurationResponse"),
     Row("API-OPE-002", "GET", "operator/raft/configuration", "RaftConfiguration"),
+    Row("API-OPE-003", "GET", "operator/license", "empty", status=204),
+    Row("API-OPE-004", "GET", "operator/upgrade-check/vault-workload-identity", "UpgradeCheck"),
+    Row("API-PLU-001", "GET", "plugins", "[]CSIPluginListStub", some=False),
+    Row("API-PLU-002", "GET", "plugins?type=csi", "[]CSIPluginListStub", some=False),
+    Row("API-AGE-010", "GET", "agent/schedulers", "Schedulers"),
+    Row("API-AGE-011", "GET", "agent/schedulers/config", "SchedulersConfig"),
+    Row("API-AGE-012", "GET", "agent/pprof/goroutine", "raw"),
+    Row("API-AGE-013", "GET", "agent/pprof/profile?seconds=1", "raw"),
 )
 
 ERRORS = (
@@ -221,6 +229,18 @@ ERRORS = (
         "invalid scheduler algorithm: x"),
     Row("API-ERR-069", "PUT", "agent/join", "text", None, 400, "missing address to join"),
     Row("API-ERR-070", "PUT", "agent/force-leave", "text", None, 400, "missing node to force leave"),
+    Row("API-ERR-073", "DELETE", "evaluations", "text", {"EvalIDs": ["a"]}, 400,
+        "eval broker is enabled; eval broker must be paused to delete evals"),
+    Row("API-ERR-074", "PUT", "deployment/unblock/{deployment}", "text", {"DeploymentID": "{deployment}"}, 400,
+        "deployment is successful already"),
+    Row("API-ERR-075", "GET", "plugin/csi/ghost", "text", status=404, text="plugin not found"),
+    Row("API-ERR-076", "PUT", "job/ghost/versions/a/tag", "text", {}, 404, "job not found"),
+    Row("API-ERR-077", "GET", "quotas", "text", status=501, text="Nomad Enterprise only endpoint"),
+    Row("API-ERR-078", "PUT", "recommendations/apply", "text", status=501, text="Nomad Enterprise only endpoint"),
+    Row("API-ERR-079", "GET", "agent/monitor/export?on_disk=true", "text", status=400,
+        text="this agent writes no log file: set log_file, or follow /v1/agent/monitor"),
+    Row("API-ERR-080", "PUT", "agent/schedulers/config", "text", {"num_schedulers": 1}, 501,
+        "the number of schedulers is set by `server { num_schedulers }` and a restart"),
     Row("API-ERR-072", "GET", "no/such/route", "empty", status=404),
 )  # fmt: skip
 
@@ -267,6 +287,8 @@ WRITES = (
     Row("API-WRI-046", "DELETE", "namespace/third", "empty"),
     Row("API-WRI-048", "PUT", "operator/scheduler/configuration", "SchedulerConfigurationWritten",
         {"SchedulerAlgorithm": "spread"}),
+    Row("API-WRI-049", "PUT", "job/fresh/versions/good/tag", "JobTagResponse", {"Version": 1, "Description": "works"}),
+    Row("API-WRI-055", "DELETE", "job/fresh/versions/good/tag", "JobTagResponse"),
     Row("API-WRI-050", "DELETE", "job/fresh", "JobDeregisterResponse"),
     Row("API-WRI-051", "DELETE", "job/fresh?purge=true", "JobDeregisterResponse"),
     Row("API-WRI-052", "DELETE", "job/ghost", "JobDeregisterResponse"),
@@ -663,10 +685,23 @@ ELSEWHERE = {
     "client/allocation/{id}/exec": "tests/e2e/test_single_machine.py",
     "agent/monitor": "tests/e2e/test_single_machine.py",
     "event/stream": "test_streams_begin_with_nomads_first_bytes",
+    "agent/monitor/export": "tests/unit/api/test_debug.py",
+    "deployment/unblock/{id}": "tests/integration/test_server_endpoints.py",
+    "evaluations": "tests/integration/test_server_endpoints.py",
+    "plugin/csi/{id}": "tests/unit/api/test_plugins.py",
+    "openapi.json": "tests/unit/api/test_openapi.py",
+    "agent/servers": "API-AGE-005; setting them is tried in tests/unit/api/test_agent.py",
+    "agent/schedulers/config": "API-AGE-011 and API-ERR-080",
+    "overlays": "tests/unit/state/commands/test_overlays.py",
+    "overlay/{id}": "tests/unit/state/commands/test_overlays.py",
+    "client/allocation/{id}/pause": "tests/unit/api/test_enterprise.py",
+    "operator/license": "tests/unit/api/test_enterprise.py",
+    **dict.fromkeys(enterprise.PATHS, "tests/unit/api/test_enterprise.py"),
 }
 """Routes that a row cannot ask, and the test that does."""
 OUR_OWN = {*kv.ROUTES, *(route for route in app.ROUTES if route.path == "service/{name}/{id}" and "PUT" in route.verbs)}
 """Routes that Nomad does not have."""
+OUR_OWN_OF_ONE_JOB = {("GET", "explain")}
 
 
 def test_ids_are_given_once() -> None:
@@ -684,7 +719,7 @@ def test_every_route_has_a_row() -> None:
             twin = {"PUT", "POST"} if verb in {"PUT", "POST"} else {verb}
             if not any(method in twin and _fits(path, route.path) for method, path in asked):
                 missing.append(f"{verb} {route.path}")
-    for verb, suffix in jobs._OF_ONE:
+    for verb, suffix in jobs.OF_ONE_JOB.keys() - OUR_OWN_OF_ONE_JOB:
         if not any(method == verb and jobs.split_job_path(path[4:])[1] == suffix for method, path in asked):
             missing.append(f"{verb} job/…/{suffix}")
     assert missing == []

@@ -78,3 +78,9 @@ def test_every_kind_of_series_is_exposed_with_its_labels() -> None:
     assert 'nomad_wait_count{path="x"} 2.0' in text
     assert 'nomad_wait_sum{path="x"} 8.0' in text
     assert 'nomad_mixed{extra="y"} 2.0' in text
+
+
+async def test_other_servers_are_a_setting(http) -> None:
+    assert (await http.put("/v1/agent/servers")).status == 400
+    answer = await http.put("/v1/agent/servers?address=10.0.0.1:4647")
+    assert (answer.status, "client { servers }" in await answer.text()) == (501, True)
