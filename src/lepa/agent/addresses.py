@@ -23,11 +23,11 @@ def _with_port(given: str, host: str, port: int) -> str:
     if given:
         return given if ":" in given else f"{given}:{port}"
     if host in ANYWHERE:
-        host = _own_address()
+        host = own_address()
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _own_address() -> str:
+def own_address() -> str:
     """The address of the interface with the default route, else loopback."""
     return host_address(ClientSettings(directory=Path("/"), name=""))
 

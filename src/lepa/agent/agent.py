@@ -1,6 +1,7 @@
 """Builds the parts of one agent from its configuration, joins them, and runs them until it is told to stop.
 
     server   the state in one SQLite file, the control plane, the internal port
+    gossip   the servers of all regions, and the way to those of others
     client   this machine as a node, its drivers and their supervisor
     edge     the HTTP API
     guests   DNS and Consul's API: services for others, fed by a watcher that reads the HTTP API like anyone else
@@ -89,6 +90,11 @@ class Agent:
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
+
+    async def leave(self) -> None:
+        """Tell the servers of all regions that this one leaves for good."""
+        if self.view.gossip is not None:
+            await self.view.gossip.leave()
 
     # Parts
 

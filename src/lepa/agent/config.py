@@ -29,7 +29,7 @@ class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Ports(Section, frozen=True):
-    """Ports that are listened on. serf is accepted and kept for servers that gossip. 0 picks a free port.
+    """Ports that are listened on. serf: for gossip between servers. 0 picks a free port.
 
     etcd and etcd_peer: of the etcd beside one of several servers, for servers' calls and for its members.
     """
@@ -102,9 +102,13 @@ class Server(Section, frozen=True):
     job_tracked_versions: int = 6
     default_scheduler_config: SchedulerDefaults = SchedulerDefaults()
     encrypt: str = ""
+    gossip_profile: Literal["wan", "lan", "local"] = "wan"
     retry_join: tuple[str, ...] = ()
+    retry_max: int = 0
+    retry_interval: str = "30s"
     start_join: tuple[str, ...] = ()
     server_join: dict[str, Any] = {}
+    rejoin_after_leave: bool = False
     search: dict[str, Any] = {}
     raft_protocol: int = 3
 
@@ -338,7 +342,7 @@ class Config(Section, frozen=True):
 
 IGNORED = (
     "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "plugin_dir",
-    "leave_on_interrupt", "leave_on_terminate", "server.default_scheduler_config", "server.search",
+    "server.default_scheduler_config", "server.search",
     "server.job_default_priority", "client.default_ineligible", "client.chroot_env",
     "client.template", "client.artifact", "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.disable_hostname",
@@ -426,8 +430,6 @@ def _check(config: Config) -> None:
         raise LepaError(
             "unsupported", "configuration: tls.rpc_upgrade_mode: the internal port speaks TLS to all, or to none"
         )
-    if config.server.encrypt:
-        raise LepaError("unsupported", "configuration: encrypt (gossip) is not part of this version")
     for text in config.telemetry.prefix_filter:
         if text[:1] not in ("+", "-"):
             raise invalid(f'configuration: telemetry.prefix_filter: "{text}" has to begin with + or -')
@@ -467,6 +469,7 @@ def _durations(config: Config) -> Iterator[tuple[str, str]]:
         "eval_gc_threshold", "batch_eval_gc_threshold", "node_gc_threshold", "deployment_gc_threshold",
     ):  # fmt: skip
         yield f"server.{name}", getattr(server, name)
+    yield "server.retry_interval", server.retry_interval
     yield "server.etcd.heartbeat_interval", server.etcd.heartbeat_interval
     yield "server.etcd.election_timeout", server.etcd.election_timeout
     yield "client.max_kill_timeout", client.max_kill_timeout

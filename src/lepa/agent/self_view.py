@@ -15,6 +15,7 @@ from typing import Any
 from lepa import __version__
 from lepa.agent import config as settings
 from lepa.agent.config import Config
+from lepa.agent.gossip_part import GossipPart
 from lepa.agent.log_tap import LogTap
 from lepa.client.client import Client
 from lepa.dns.server import DnsServer
@@ -51,6 +52,7 @@ class SelfView:
         self.config = config
         self.dev = dev
         self.server: Server | None = None
+        self.gossip: GossipPart | None = None
         self.client: Client | None = None
         self.dns: DnsServer | None = None
         self.caller: Caller | None = None
@@ -138,6 +140,27 @@ class SelfView:
         """Servers as this agent sees them."""
         assert self.caller is not None
         return (await self.caller.call(m.STATUS_MEMBERS, ReadRequest(stale=True))).value
+
+    def knows_region(self, region: str) -> bool:
+        """Whether a server of a region is known; an agent without a server leaves it to its servers to say."""
+        return self.gossip is None or region in self.gossip.regions()
+
+    async def join(self, addresses: Sequence[str]) -> tuple[int, str, str]:
+        """Join other servers: how many were reached, why none was, what is doubtful."""
+        return await self._gossip().join(addresses)
+
+    def force_leave(self, name: str, *, prune: bool) -> None:
+        """Declare a failed server gone for good."""
+        self._gossip().force_leave(name, prune=prune)
+
+    async def gossip_keyring(self, operation: str, key: str) -> dict[str, Any]:
+        """list, install, use or remove a key of gossip on all servers."""
+        return await self._gossip().keyring(operation, key)
+
+    def _gossip(self) -> GossipPart:
+        if self.gossip is None:
+            raise LepaError("unsupported", "Server only endpoint: this agent runs no server")
+        return self.gossip
 
     async def host(self) -> dict[str, Any]:
         """Facts about the host; the environment is left out because it may hold secrets."""

@@ -1,4 +1,4 @@
-"""The server of an agent: its internal port, its store, and the control plane on top.
+"""The server of an agent: its internal port, its gossip, its store, and the control plane on top.
 
 With a file the server is there when the agent has started. With an etcd it may take as long as the other servers do:
 meanwhile the internal port answers them, the HTTP API says what is waited for, and this machine's node goes on with its
@@ -15,6 +15,8 @@ from aiohttp import web
 
 from lepa.agent.addresses import advertised_rpc
 from lepa.agent.config import Config, seconds
+from lepa.agent.gossip_part import GossipPart
+from lepa.agent.regions import RegionCaller
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
 from lepa.agent.server_settings import server_settings
 from lepa.agent.store_peers import PeerExchange, join_addresses
@@ -83,8 +85,17 @@ class ServerPart:
         self._tasks = Tasks("server_part")
         self.why = ""
         self._as_leader = LateCaller(lambda: self.why)
-        self.caller = LateCaller(lambda: self.why)
+        self._near = LateCaller(lambda: self.why)
         self._view = view
+        self._gossip = GossipPart(config, COMPATIBLE_VERSION, clock, random, metrics, shares_state=self._kind != "file")
+        self.caller = RegionCaller(
+            self._near,
+            config.region,
+            self._gossip,
+            lambda region: ServerSession(tls.towards_servers(region)),
+            clock,
+            random,
+        )
 
     async def __aenter__(self) -> "ServerPart":
         try:
@@ -100,16 +111,22 @@ class ServerPart:
     async def _start(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(self._folder, self._kind)
-        app = channel_app(self.caller, self._as_leader, self._tls.admission())
+        await self._stack.enter_async_context(self.caller)
+        app = channel_app(self.caller, self._as_leader, self._tls.admission(self._gossip.regions))
         if self._kind == "file":
             await self._serve(await self._file())
             await self._listen(app)
+            await self._join_others()
             return
         _need_extra()
         opening = await self._own(app) if self._kind == "own" else self._external
         await self._listen(app)
+        await self._join_others()
         await self._stack.enter_async_context(self._tasks)
         self._tasks.start("open", self._open(opening))
+
+    async def _join_others(self) -> None:
+        self._view.gossip = await self._stack.enter_async_context(self._gossip)
 
     async def _open(self, opening: Callable[[], Any]) -> None:
         """Until the store is open and the server runs."""
@@ -135,7 +152,7 @@ class ServerPart:
             HttpPeers(session) if session is not None else None,
         )
         self._view.server = await self._stack.enter_async_context(server)
-        self.caller.target, self._as_leader.target = server.caller, server.caller.as_leader
+        self._near.target, self._as_leader.target = server.caller, server.caller.as_leader
 
     async def _listen(self, app: web.Application) -> None:
         host, port = self._config.addresses.rpc or self._config.bind_addr, self._config.ports.rpc

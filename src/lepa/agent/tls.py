@@ -10,6 +10,7 @@
 
 import logging
 import ssl
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from lepa.agent.config import Config, Tls
@@ -40,6 +41,7 @@ class AgentTls:
         """Raises LepaError(invalid) that names the file or setting."""
         self._tls = config.tls
         self._region = config.region
+        self._regions: Callable[[], Iterable[str]] = tuple
         try:
             self.http = self._server(demand=self._tls.verify_https_client) if self._tls.http else None
             self.internal = self._server(demand=True) if self._tls.rpc else None
@@ -76,11 +78,15 @@ class AgentTls:
         }
         return {name: text for name, text in given.items() if text}
 
-    def towards_servers(self) -> ssl.SSLContext | None:
-        """How to call the internal port of servers; None for plain text. Raises LepaError(invalid)."""
+    def towards_servers(self, region: str = "") -> ssl.SSLContext | None:
+        """How to call the internal port of servers, of this region or another one; None for plain text.
+
+        Raises LepaError(invalid).
+        """
         if not self._tls.rpc:
             return None
-        return self._context(self._client(server_name(self._region) if self._tls.verify_server_hostname else ""))
+        wanted = server_name(region or self._region) if self._tls.verify_server_hostname else ""
+        return self._context(self._client(wanted))
 
     def towards_agents(self) -> ssl.SSLContext | None:
         """How to call the HTTP API of other agents: any that the authority signed for; None for plain text."""
@@ -103,12 +109,15 @@ class AgentTls:
         except ValueError as error:
             raise invalid(f"configuration: tls: {error}") from error
 
-    def admission(self) -> Admission | None:
-        """Who may call the internal port, by certificate; None for anybody who can."""
+    def admission(self, regions: Callable[[], Iterable[str]] = tuple) -> Admission | None:
+        """Who may call the internal port, by certificate; None for anybody who can. regions: whose servers may too."""
+        self._regions = regions
         return self._admit if self._tls.rpc and self._tls.verify_server_hostname else None
 
     def _admit(self, certificate: dict[str, Any], as_server: bool) -> None:
-        wanted = {server_name(self._region)} if as_server else {server_name(self._region), client_name(self._region)}
+        wanted = {server_name(self._region)}
+        if not as_server:
+            wanted |= {client_name(self._region), *map(server_name, self._regions())}
         if wanted.isdisjoint(names := names_of(certificate)):
             shown = ", ".join(names) or "no name"
             raise LepaError("denied", f"the certificate bears {shown}; wanted is {' or '.join(sorted(wanted))}")

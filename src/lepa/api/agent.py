@@ -7,7 +7,7 @@ from aiohttp import web
 from lepa.api.edge import Edge, Route
 from lepa.api.forward import node_by_id, pass_on
 from lepa.api.prometheus import exposition
-from lepa.api.request import json_response, text_response
+from lepa.api.request import flag, json_object, json_response, text_response, typed_member
 from lepa.kit.durations import rfc3339
 from lepa.model.errors import LepaError, invalid
 from lepa.rpc.requests import Member
@@ -72,24 +72,34 @@ async def reload(edge: Edge, request: web.Request) -> web.StreamResponse:
 
 
 async def join(edge: Edge, request: web.Request) -> web.StreamResponse:
-    """Join other servers. A server with embedded state stands alone and says so."""
-    if not request.query.getall("address", []):
+    """Join other servers by gossip."""
+    addresses = request.query.getall("address", [])
+    if not addresses:
         raise invalid("missing address to join")
-    return json_response(
-        request,
-        {
-            "num_joined": 0,
-            "error": "this server keeps its state in a local file and cannot join others",
-            "warning": "",
-        },
-    )
+    joined, error, warning = await edge.agent.join(addresses)
+    return json_response(request, {"num_joined": joined, "error": error, "warning": warning})
 
 
 async def force_leave(edge: Edge, request: web.Request) -> web.StreamResponse:
-    """Forget a server that has failed. A server that stands alone has no others, so there is nothing to forget."""
-    if not request.query.get("node"):
+    """Declare a failed server gone for good."""
+    name = request.query.get("node", "")
+    if not name:
         raise invalid("missing node to force leave")
+    edge.agent.force_leave(name, prune="prune" in request.query and flag(request.query, "prune", True))
     return web.Response(content_type="application/json")
+
+
+async def list_gossip_keys(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Keys of gossip, and how many servers have each."""
+    return json_response(request, await edge.agent.gossip_keyring("list", ""))
+
+
+async def change_gossip_keys(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Install, use or remove a key of gossip on all servers."""
+    key = typed_member(await json_object(request), "Key", str, "")
+    if not key:
+        raise invalid("Key is missing: the key as base64")
+    return json_response(request, await edge.agent.gossip_keyring(request.path.rpartition("/")[2], key))
 
 
 async def metrics(edge: Edge, request: web.Request) -> web.StreamResponse:
@@ -119,5 +129,9 @@ ROUTES = (
     Route("PUT POST", "agent/reload", reload),
     Route("PUT POST", "agent/join", join),
     Route("PUT POST", "agent/force-leave", force_leave),
+    Route("GET", "agent/keyring/list", list_gossip_keys),
+    Route("PUT POST", "agent/keyring/install", change_gossip_keys),
+    Route("PUT POST", "agent/keyring/use", change_gossip_keys),
+    Route("PUT POST", "agent/keyring/remove", change_gossip_keys),
     Route("GET", "metrics", metrics),
 )

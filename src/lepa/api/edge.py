@@ -4,7 +4,7 @@ A table of routes is built from small handler makers; most reads are one line ea
 """
 
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -39,6 +39,18 @@ class AgentView(Protocol):
 
     async def members(self) -> Members:
         """Servers as this agent sees them."""
+
+    def knows_region(self, region: str) -> bool:
+        """Whether the way to a region is known, or left to the servers to find."""
+
+    async def join(self, addresses: Sequence[str]) -> tuple[int, str, str]:
+        """Join other servers: how many were reached, why none was, what is doubtful."""
+
+    def force_leave(self, name: str, *, prune: bool) -> None:
+        """Declare a failed server gone for good."""
+
+    async def gossip_keyring(self, operation: str, key: str) -> dict[str, Any]:
+        """list, install, use or remove a key of gossip on all servers, as Nomad shows it."""
 
     async def host(self) -> dict[str, Any]:
         """Facts about the host."""
@@ -84,8 +96,8 @@ class Edge(NamedTuple):
     settings: Settings
 
     def check_region(self, region: str) -> None:
-        """Servers know of no region but their own. Raises LepaError for another."""
-        if region not in ("", self.settings.region):
+        """Raises LepaError for a region that no server is known of."""
+        if region not in ("", self.settings.region) and not self.agent.knows_region(region):
             raise LepaError("not_found", "No path to region", http_status=500)
 
 

@@ -100,7 +100,7 @@ async def register(edge: Edge, request: web.Request, expected_id: str = "") -> w
 
 
 def _scope(request: web.Request, job: Job) -> dict[str, Any]:
-    return {**common(request), "namespace": job.namespace}
+    return {**common(request), "namespace": job.namespace, "region": job.region}
 
 
 async def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], default_id: str = "") -> Job:

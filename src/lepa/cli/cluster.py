@@ -1,5 +1,6 @@
 """Commands about the cluster as a whole: servers, the scheduler, any request, whatever an id names."""
 
+import contextlib
 import os
 import shlex
 import stat
@@ -32,7 +33,6 @@ def members(session: Session, shape: Shape, verbose: bool, detailed: bool) -> No
     if shape:
         session.out.line(shape.render(servers))
         return
-    leader = session.nomad.get("/v1/status/leader").value or ""
     if detailed:
         rows: list[tuple[object, ...]] = [
             (
@@ -47,13 +47,24 @@ def members(session: Session, shape: Shape, verbose: bool, detailed: bool) -> No
         return
     header = ["Name", "Address", "Port", "Status", "Leader", "Raft Version", "Build", "Datacenter", "Region"]
     header += ["Protocol"] if verbose else []
-    session.out.line(table(header, [_member(each, leader, verbose) for each in servers]))
+    leaders = _leaders(session, {(each.get("Tags") or {}).get("region", "") for each in servers})
+    session.out.line(table(header, [_member(each, leaders, verbose) for each in servers]))
 
 
-def _member(member: Json, leader: str, verbose: bool) -> list[object]:
+def _leaders(session: Session, regions: set[str]) -> set[tuple[str, str]]:
+    """Region and internal address of the leaders; a region that does not answer has none to show."""
+    found = set()
+    for region in sorted(regions):
+        with contextlib.suppress(LepaError):
+            found.add((region, session.nomad.get("/v1/status/leader", {"region": region or None}).value or ""))
+    return found
+
+
+def _member(member: Json, leaders: set[tuple[str, str]], verbose: bool) -> list[object]:
     tags = member.get("Tags") or {}
     address = f"{tags.get('rpc_addr') or member['Addr']}:{tags.get('port', '')}"
-    row = [member["Name"], member["Addr"], member["Port"], member["Status"], bool(leader) and leader == address]
+    leads = (tags.get("region", ""), address) in leaders
+    row = [member["Name"], member["Addr"], member["Port"], member["Status"], leads]
     row += [tags.get("raft_vsn", ""), tags.get("build", ""), tags.get("dc", ""), tags.get("region", "")]
     return [*row, *([member.get("ProtocolCur")] if verbose else [])]
 

@@ -14,6 +14,8 @@ from lepa.kit.durations import ZERO_TIME
 from lepa.model.errors import LepaError, invalid
 
 PLAN_ERROR = 255
+ANY_REGION = "global"
+"""What a job says that leaves its region to the agent."""
 
 
 def from_job_file(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,7 +93,7 @@ def _index(text: str) -> int:
 
 def _registered(session: Session, file: JobFile, body: Json) -> Json:
     try:
-        answer: Json = session.nomad.put("/v1/jobs", body, _scope(file.job)).value
+        answer: Json = session.nomad.put("/v1/jobs", body, _scope(session, file.job)).value
     except LepaError as error:
         if "nforcing job modify index" in error.message:
             hint = "; someone else has changed the job: plan again to see what running it would do now"
@@ -100,8 +102,11 @@ def _registered(session: Session, file: JobFile, body: Json) -> Json:
     return answer
 
 
-def _scope(job: Json) -> dict[str, str | None]:
-    """Where a job file says the job belongs; otherwise flags and environment say it."""
+def _scope(session: Session, job: Json) -> dict[str, str | None]:
+    """Where a job file says the job belongs; otherwise flags and environment say it. All that is asked about the job
+    afterwards is asked in its region too."""
+    if job.get("Region") and job["Region"] != ANY_REGION:
+        session.nomad.target = session.nomad.target._replace(region=job["Region"])
     return {"namespace": job["Namespace"]} if job.get("Namespace") else {}
 
 
@@ -125,7 +130,7 @@ def _followed(session: Session, job: Json, evaluation: str, *, detach: bool, ver
 def _next_launch(session: Session, job: Json) -> str:
     """When a periodic job is due next: a plan of it knows."""
     body = {"Job": job, "Diff": False}
-    answer = session.nomad.put(f"/v1/job/{segment(job['ID'])}/plan", body, _scope(job)).value
+    answer = session.nomad.put(f"/v1/job/{segment(job['ID'])}/plan", body, _scope(session, job)).value
     launch = answer.get("NextPeriodicLaunch") or ZERO_TIME
     return "" if launch == ZERO_TIME else f"{launch} ({session.ago(launch)})"
 
@@ -158,7 +163,7 @@ def plan(
     """
     file = read_job(path, var, var_file, json=json, strict=hcl2_strict)
     body = {"Job": file.job, "Diff": diff}
-    answer = session.nomad.put(f"/v1/job/{segment(file.job['ID'])}/plan", body, _scope(file.job)).value
+    answer = session.nomad.put(f"/v1/job/{segment(file.job['ID'])}/plan", body, _scope(session, file.job)).value
     shape = Shape(json_output, t)
     if shape:
         session.out.line(shape.render(answer))
@@ -235,7 +240,7 @@ def validate(
 def _checked_by_server(session: Session, job: Json) -> Json:
     """What the servers say; without an agent, what this program knows by itself."""
     try:
-        answer: Json = session.nomad.put("/v1/validate/job", {"Job": job}, _scope(job)).value
+        answer: Json = session.nomad.put("/v1/validate/job", {"Job": job}, _scope(session, job)).value
     except LepaError as error:
         if error.code != "no_leader" or "status" in error.facts:
             raise

@@ -107,6 +107,21 @@ NAMESPACE: Tree = {
 }
 OPERATOR: Tree = {
     "api": Row("lepa.cli.cluster:call", "Make any request of the HTTP API"),
+    "gossip": Branch(
+        "Look at and change how servers gossip",
+        {
+            "keyring": Branch(
+                "Work with the keys that seal gossip",
+                {
+                    "generate": Row("lepa.cli.gossip:generate", "Print a new key"),
+                    "install": Row("lepa.cli.gossip:install", "Let every server read what a key seals"),
+                    "list": Row("lepa.cli.gossip:list_keys", "List the keys that servers have"),
+                    "remove": Row("lepa.cli.gossip:remove", "Take a key away from every server"),
+                    "use": Row("lepa.cli.gossip:use", "Let every server seal with an installed key"),
+                },
+            )
+        },
+    ),
     "debug": Row("lepa.cli.debug:debug", "Collect what helps to find a fault"),
     "metrics": Row("lepa.cli.operator:metrics", "Print the figures of an agent"),
     "utilization": Row("lepa.cli.enterprise:utilization", "Print a utilization report (Enterprise)", hidden=True),
@@ -141,6 +156,11 @@ SENTINEL: Tree = {
     "delete": Row("lepa.cli.enterprise:sentinel_delete", "Delete a policy"),
     "list": Row("lepa.cli.enterprise:sentinel_list", "List policies"),
     "read": Row("lepa.cli.enterprise:sentinel_read", "Print a policy"),
+}
+SERVER: Tree = {
+    "force-leave": Row("lepa.cli.gossip:force_leave", "Declare a failed server gone for good"),
+    "join": Row("lepa.cli.gossip:join", "Join other servers"),
+    "members": Row("lepa.cli.cluster:members", "List the servers that know each other"),
 }
 SERVICE: Tree = {
     "config": Row("lepa.cli.service_config:config", "Print configuration for HAProxy or nginx"),
@@ -227,9 +247,7 @@ COMMANDS: Tree = {
         },
     ),
     "sentinel": Branch("Work with Sentinel policies (Enterprise)", SENTINEL, hidden=True),
-    "server": Branch(
-        "Work with servers", {"members": Row("lepa.cli.cluster:members", "List the servers that know each other")}
-    ),
+    "server": Branch("Work with servers", SERVER),
     "service": Branch("Work with services", SERVICE),
     "setup": Branch(
         "Set up other programs that Nomad needs",

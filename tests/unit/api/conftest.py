@@ -1,6 +1,6 @@
 """An edge over a caller that only records what it is asked."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class QuietAgent:
     def __init__(self) -> None:
         self.found = {"server": (True, "ok"), "client": (True, "ok")}
         self.reloaded = 0
+        self.sent_away: list[tuple[str, bool]] = []
         self.log: Path | None = None
 
     def describe(self) -> dict[str, Any]:
@@ -63,6 +64,18 @@ class QuietAgent:
 
     async def members(self) -> Members:
         return Members(server_name="s.global", server_region="global", members=(Member(name="s.global"),))
+
+    def knows_region(self, region: str) -> bool:
+        return region == "us"
+
+    async def join(self, addresses: Sequence[str]) -> tuple[int, str, str]:
+        return (0, "no answer in time", "") if "silent" in addresses else (len(addresses), "", "")
+
+    def force_leave(self, name: str, *, prune: bool) -> None:
+        self.sent_away.append((name, prune))
+
+    async def gossip_keyring(self, operation: str, key: str) -> dict[str, Any]:
+        return {"Messages": {}, "Keys": {f"{operation} {key}": 1}, "NumNodes": 1}
 
     async def host(self) -> dict[str, Any]:
         return {"AgentID": "a"}

@@ -27,12 +27,26 @@ async def test_a_part_that_is_not_enabled_is_not_well_when_asked_for(http, parts
     assert (answer.status, (await answer.json())["client"]["message"]) == (500, "client not enabled")
 
 
-async def test_joining_says_that_this_server_stands_alone(http) -> None:
-    answer = await (await http.post("/v1/agent/join?address=10.0.0.1")).json()
-    assert answer["num_joined"] == 0
-    assert answer["error"]
-    assert (await http.post("/v1/agent/join")).status == 400
-    assert (await http.post("/v1/agent/force-leave?node=x")).status == 200
+async def test_servers_are_joined_and_sent_away(http, parts) -> None:
+    answer = await (await http.post("/v1/agent/join?address=10.0.0.1&address=10.0.0.2")).json()
+    assert answer == {"num_joined": 2, "error": "", "warning": ""}
+    answer = await (await http.put("/v1/agent/join?address=silent")).json()
+    assert answer == {"num_joined": 0, "error": "no answer in time", "warning": ""}
+    missing = await http.post("/v1/agent/join")
+    assert (missing.status, await missing.text()) == (400, "missing address to join")
+    for query in ("node=x", "node=x&prune", "node=x&prune=true", "node=x&prune=false"):
+        assert (await http.post(f"/v1/agent/force-leave?{query}")).status == 200
+    assert parts.agent.sent_away == [("x", False), ("x", True), ("x", True), ("x", False)]
+    missing = await http.post("/v1/agent/force-leave")
+    assert (missing.status, await missing.text()) == (400, "missing node to force leave")
+
+
+async def test_keys_of_gossip_are_listed_and_changed(http) -> None:
+    assert (await (await http.get("/v1/agent/keyring/list")).json())["Keys"] == {"list ": 1}
+    for word in ("install", "use", "remove"):
+        answer = await (await http.put(f"/v1/agent/keyring/{word}", json={"Key": "k"})).json()
+        assert answer == {"Messages": {}, "Keys": {f"{word} k": 1}, "NumNodes": 1}
+        assert (await http.put(f"/v1/agent/keyring/{word}", json={})).status == 400
 
 
 async def test_servers_are_known_to_a_client_only(http) -> None:
