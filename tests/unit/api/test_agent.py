@@ -43,10 +43,10 @@ async def test_servers_are_joined_and_sent_away(http, parts) -> None:
 
 async def test_keys_of_gossip_are_listed_and_changed(http) -> None:
     assert (await (await http.get("/v1/agent/keyring/list")).json())["Keys"] == {"list ": 1}
-    for word in ("install", "use", "remove"):
-        answer = await (await http.put(f"/v1/agent/keyring/{word}", json={"Key": "k"})).json()
-        assert answer == {"Messages": {}, "Keys": {f"{word} k": 1}, "NumNodes": 1}
-        assert (await http.put(f"/v1/agent/keyring/{word}", json={})).status == 400
+    for path in ("/v1/agent/keyring/install", "/v1/agent/keyring/use", "/v1/agent/keyring/remove"):
+        answer = await (await http.put(path, json={"Key": "k"})).json()
+        assert answer == {"Messages": {}, "Keys": {f"{path.rpartition('/')[2]} k": 1}, "NumNodes": 1}
+        assert (await http.put(path, json={})).status == 400
 
 
 async def test_servers_are_known_to_a_client_only(http) -> None:

@@ -35,10 +35,14 @@ def test_keys(agent: FakeAgent, lepa: Run) -> None:
     agent.on("GET /v1/agent/keyring/list", {"Messages": {}, "Keys": {key: 3}, "NumNodes": 3})
     listed = lepa("operator", "gossip", "keyring", "list").out.splitlines()
     assert [line.split() for line in listed] == [["Key", "Servers"], [key, "3/3"]]
-    for word in ("install", "use", "remove"):
-        agent.on(f"PUT /v1/agent/keyring/{word}", {"Messages": {}, "Keys": {}, "NumNodes": 3})
-        assert lepa("operator", "gossip", "keyring", word, key).code == 0
-        assert agent.requests[-1].body == {"Key": key}
+    done = {"Messages": {}, "Keys": {}, "NumNodes": 3}
+    agent.on("PUT /v1/agent/keyring/install", done)
+    agent.on("PUT /v1/agent/keyring/use", done)
+    agent.on("PUT /v1/agent/keyring/remove", done)
+    assert lepa("operator", "gossip", "keyring", "install", key).out == "Key installed on all servers\n"
+    assert lepa("operator", "gossip", "keyring", "use", key).out == "All servers seal with this key now\n"
+    assert lepa("operator", "gossip", "keyring", "remove", key).out == "Key removed from all servers\n"
+    assert [request.body for request in agent.requests[-3:]] == [{"Key": key}] * 3
     agent.on("PUT /v1/agent/keyring/remove", Reply(500, "one.eu: removing the primary key is not allowed"))
-    done = lepa("operator", "gossip", "keyring", "remove", key)
-    assert done.error == "Error: one.eu: removing the primary key is not allowed\n"
+    refused = lepa("operator", "gossip", "keyring", "remove", key)
+    assert refused.error == "Error: one.eu: removing the primary key is not allowed\n"
