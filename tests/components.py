@@ -277,3 +277,23 @@ def _end_monitors(home: str) -> None:
             words = path.read_bytes().split(b"\0")
             if words[0].endswith(b"conmon") and any(home.encode() in word for word in words):
                 os.kill(int(path.parent.name), signal.SIGKILL)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of loopback, for TCP and UDP, that nobody uses now; below those that the kernel picks for connections."""
+    found: list[int] = []
+    port = 10_000 + os.getpid() * 37 % 9_000
+    while len(found) < count:
+        port = 10_000 + (port - 9_999) % 9_999
+        with suppress(OSError), socket.socket() as tcp, socket.socket(type=socket.SOCK_DGRAM) as udp:
+            tcp.bind(("127.0.0.1", port))
+            udp.bind(("127.0.0.1", port))
+            found.append(port)
+    return found
+
+
+def listens(port: int) -> bool:
+    """Whether somebody takes TCP connections there."""
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
+        return True
+    return False

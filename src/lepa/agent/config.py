@@ -148,6 +148,22 @@ class Overlay(Section, frozen=True):
     encrypted: bool = False
 
 
+class ShipLogs(Section, frozen=True):
+    """A receiver of what tasks write."""
+
+    type: str
+    address: str
+    jobs: tuple[str, ...] = ("*",)
+    namespaces: tuple[str, ...] = ("*",)
+    streams: tuple[str, ...] = ("stdout", "stderr")
+    opt_in: bool = False
+    labels: dict[str, str] = {}
+    facility: str = "local0"
+    tag: str = "lepa"
+    headers: dict[str, str] = {}
+    timeout: str = "10s"
+
+
 class Client(Section, frozen=True):
     """The client part: this machine as a node."""
 
@@ -177,6 +193,7 @@ class Client(Section, frozen=True):
     cloud_metadata_url: str = ""
     host_volume: dict[str, HostVolume] = {}
     host_network: dict[str, HostNetwork] = {}
+    ship_logs: dict[str, ShipLogs] = {}
     default_ineligible: bool = False
     no_host_uuid: bool = True
     disable_remote_exec: bool = False
@@ -501,7 +518,9 @@ def shown(config: Config) -> dict[str, Any]:
 def _redact(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            key: "<redacted>"
+            key: dict.fromkeys(item, "<redacted>")
+            if key == "headers" and isinstance(item, dict)
+            else "<redacted>"
             if item and isinstance(item, str) and any(word in key.lower() for word in SECRETS)
             else _redact(item)
             for key, item in value.items()

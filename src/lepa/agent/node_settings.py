@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from lepa.agent.config import Config, Plugin, seconds
+from lepa.agent.config import Config, Plugin, ShipLogs, seconds
 from lepa.client.settings import ClientSettings, OverlaySettings, ReservedSettings
+from lepa.client.shipping.settings import ShipSettings, check
 from lepa.model.node import ClientHostNetworkConfig, ClientHostVolumeConfig
 
 
@@ -51,6 +52,7 @@ def client_settings(config: Config, data: Path, http_address: str, version: str,
         gc_interval_s=seconds(client.gc_interval, "client.gc_interval"),
         gc_allocs_max=client.gc_max_allocs,
         gc_disk_usage_percent=client.gc_disk_usage_threshold,
+        ship_logs=tuple(_receiver(name, receiver) for name, receiver in client.ship_logs.items()),
         exec_allowed=not client.disable_remote_exec,
         cni_path=client.cni_path,
         cni_config_dir=client.cni_config_dir,
@@ -74,6 +76,26 @@ def client_settings(config: Config, data: Path, http_address: str, version: str,
         allocs_max=client.node_max_allocs,
         exit_with_agent=dev,
         version=version,
+    )
+
+
+def _receiver(name: str, wanted: ShipLogs) -> ShipSettings:
+    """A receiver of what tasks write. Raises LepaError(invalid) for settings that make none."""
+    return check(
+        ShipSettings(
+            name=name,
+            type=wanted.type,
+            address=wanted.address,
+            jobs=wanted.jobs,
+            namespaces=wanted.namespaces,
+            streams=wanted.streams,
+            opt_in=wanted.opt_in,
+            labels=wanted.labels,
+            facility=wanted.facility,
+            tag=wanted.tag,
+            headers=wanted.headers,
+            timeout_s=seconds(wanted.timeout, f"client.ship_logs.{name}.timeout"),
+        )
     )
 
 

@@ -39,6 +39,7 @@ from lepa.client.network.tunnels import names
 from lepa.client.server_link import ServerLink
 from lepa.client.service_sync import ServiceSync
 from lepa.client.settings import ClientSettings
+from lepa.client.shipping.shipper import Shipping
 from lepa.client.task_env import Place
 from lepa.drivers.protocol import Driver
 from lepa.kit.sources import Clock, Random
@@ -171,6 +172,7 @@ class Client:
         )
         self._overlays = Overlays(self._settings, self._state, self._link, self._clock, self._overlays_changed)
         self._networks = Networks(self._settings, self._state, self._overlays)
+        self._shipping = Shipping(self._settings.ship_logs, self._http, self._clock, self._random, self._metrics)
         self._allocations = Allocations(self._settings, self._state, self._link, self._clock)
         self._allocations.parts = self._parts()
         self._allocations.reports.on_told = self._count
@@ -200,6 +202,7 @@ class Client:
         for driver in self._drivers.values():
             await driver.close()
         await self._devices.close()
+        await self._shipping.close()
         await self._http.close()
         await asyncio.to_thread(self._state.close)
         if self._settings.exit_with_agent:
@@ -231,7 +234,7 @@ class Client:
             found.append(ArtifactHook(directory, self._http))
         if place.task.templates:
             found.append(TemplateHook(directory, self._caller, self._clock, self._random))
-        return found
+        return [*found, *self._shipping.hooks(directory, place)]
 
     def _forgotten(self) -> None:
         """The servers lost this node: tell them everything again."""

@@ -97,3 +97,9 @@ def test_settings_without_effect_are_warned_of() -> None:
 def test_secrets_are_not_shown() -> None:
     shown = config.shown(config.build(DEV | {"vault": {"token": "s.secret", "address": "http://v"}}).config)
     assert shown["vault"] == {"token": "<redacted>", "address": "http://v"}
+
+
+def test_headers_for_receivers_are_not_shown() -> None:
+    receiver = {"type": "loki", "address": "http://l/push", "headers": {"Authorization": "Bearer x"}}
+    shown = config.shown(config.build(DEV | {"client": {"ship_logs": {"l": receiver}}}).config)
+    assert shown["client"]["ship_logs"]["l"]["headers"] == {"Authorization": "<redacted>"}
