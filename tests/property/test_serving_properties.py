@@ -4,7 +4,8 @@ import hypothesis.strategies as st
 from hypothesis import given, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from lepa.serving.batching import AimdSize, Batcher, SendBatch, Task
+from lepa.serving.batch_sizes import AimdSize
+from lepa.serving.batching import Batcher, SendBatch, Task
 from lepa.serving.cache import ENTRY_OVERHEAD_BYTES, PredictionCache
 from lepa.serving.container_rpc import (
     Batch,

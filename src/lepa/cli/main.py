@@ -180,6 +180,7 @@ MODEL: Tree = {
     "autoscale": Row("lepa.cli.serving:model_autoscale", "Let a model's replicas follow its load"),
     "deploy": Row("lepa.cli.serving:model_deploy", "Deploy a fitted model or a function"),
     "list": Row("lepa.cli.serving:model_list", "List models"),
+    "batching": Row("lepa.cli.serving:model_batching", "Say how batches are made"),
     "rollback": Row("lepa.cli.serving:model_rollback", "Go back to the version before"),
     "scale": Row("lepa.cli.serving:model_scale", "Set the number of a model's replicas"),
     "stop": Row("lepa.cli.serving:model_stop", "Stop a model's replicas and forget it"),

@@ -361,6 +361,20 @@ def model_autoscale(
 
 @command()
 @argument("model")
+@argument("policy")
+@option("version", "Version of the model; without it, the current one.", default="", metavar="version")
+@option("size", "With policy fixed: inputs in a batch.", kind=int, default=0, metavar="count")
+@option("wait", "A batch that is not full waits so long for more, such as 2ms.", default="0s", metavar="duration")
+@serving
+def model_batching(cluster: Cluster, model: str, policy: str, version: str, size: int, wait: str) -> None:
+    """Say how the batches of a model are made: aimd (the default), quantile, ridge, throughput or fixed."""
+    wait_us = _duration("wait", wait) // MICROSECOND
+    cluster.running().set_batching(model, version, policy, size, wait_us)
+    cluster.session.out.line(f"Batches of model {model} are made by policy {policy}")
+
+
+@command()
+@argument("model")
 @serving
 def model_rollback(cluster: Cluster, model: str) -> None:
     """Make the version of a model current that was so before; done twice, it is undone."""

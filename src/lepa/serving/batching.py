@@ -11,8 +11,9 @@ were in flight, while they keep coming: no pause longer than a tenth of its meas
 half of it, counted from when the answers are on their way. Where that does not pay (arrivals that do not depend on
 answers) the wait is given up, and tried again once in sixteen batches.
 
-How large. A `BatchSize` policy learns from each batch's latency; the published default is AIMD: grow by a step while
-the batch stays within its share of the latency objective, shrink by a tenth when it does not.
+How large. A `BatchSize` policy learns from each batch's latency (`batch_sizes`).
+
+Delayed batching, where it is asked for, replaces all that: a batch that is not full waits a fixed time for more.
 
 Who is dropped. A query whose deadline has passed is dropped when a batch is formed: its caller has the default
 already. One that could not be back in time is passed over while there are others that could; alone it is sent, for
@@ -22,10 +23,10 @@ its output is worth keeping and its latency is worth knowing.
 from collections.abc import Callable
 from heapq import heappop, heappush
 from math import inf
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
-BATCH_SIZE_MAX = 1024
-"""Queries in one batch, whatever a policy learns."""
+from lepa.serving.batch_sizes import AimdSize, BatchSize
+
 QUEUE_MAX = 20_000
 """Queries that wait for one model version; more get the default at once."""
 
@@ -70,43 +71,6 @@ class SendBatch(NamedTuple):
     replica: int
     tasks: list[Task]
     reason: str
-
-
-class BatchSize(Protocol):
-    """Learns how many queries one replica may get at once."""
-
-    size: int
-
-    def observe(self, count: int, latency_s: float, objective_s: float) -> None:
-        """A batch of `count` took `latency_s`; it should take at most `objective_s`."""
-
-
-class AimdSize:
-    """Additive increase, multiplicative decrease, as the paper's and the Rust prototype's: + 2 below 90 % of the
-    objective when the batch was full, x 0.9 above the objective, hold in between."""
-
-    STEP = 2
-    BACKOFF = 0.9
-    CALM = 0.9
-
-    def __init__(self) -> None:
-        self.size = 1
-
-    def observe(self, count: int, latency_s: float, objective_s: float) -> None:
-        if latency_s > objective_s:
-            self.size = max(1, int(self.size * self.BACKOFF))
-        elif latency_s < self.CALM * objective_s and count >= self.size:
-            self.size = min(BATCH_SIZE_MAX, self.size + self.STEP)
-
-
-class FixedSize:
-    """Always the same size."""
-
-    def __init__(self, size: int) -> None:
-        self.size = min(size, BATCH_SIZE_MAX)
-
-    def observe(self, count: int, latency_s: float, objective_s: float) -> None:
-        """Nothing to learn."""
 
 
 class _Replica:
@@ -190,10 +154,13 @@ class _Replica:
 
 
 class Batcher:
-    """The queue before one model version, and its replicas. objective_s: what one batch may take; set by the owner."""
+    """The queue before one model version, and its replicas. objective_s: what one batch may take; wait_s: how long one
+    that is not full waits, 0 for what is learned; both set by the owner."""
 
     def __init__(self, make_size: Callable[[], BatchSize] = AimdSize, queue_max: int = QUEUE_MAX) -> None:
         self.objective_s = 1.0
+        self.wait_s = 0.0
+        self._waiting_since: float | None = None
         self._make_size = make_size
         self._queue_max = queue_max
         self._queue: list[tuple[float, int, Task]] = []
@@ -243,7 +210,7 @@ class Batcher:
         replica = self._replicas[replica_id]
         tasks, replica.in_flight = replica.in_flight or [], None
         replica.observe(len(tasks), now - replica.sent_at, self.objective_s)
-        if replica.expect(len(self._queue), len(tasks)):
+        if not self.wait_s and replica.expect(len(self._queue), len(tasks)):
             self._expecting.append(replica)
         self._idle[replica_id] = replica
         return tasks
@@ -258,10 +225,16 @@ class Batcher:
         """What leaves now, and the expired tasks that were dropped on the way."""
         orders: list[SendBatch] = []
         dropped: list[Task] = []
+        if self._queue and self._waiting_since is None:
+            self._waiting_since = now
         for replica in list(self._idle.values()):
             if not self._queue:
                 break
-            reason = replica.why_go(len(self._queue), self._queue[0][0], now)
+            queued, first_deadline = len(self._queue), self._queue[0][0]
+            if self.wait_s:
+                reason = self._why_wait_no_longer(replica, queued, first_deadline, now)
+            else:
+                reason = replica.why_go(queued, first_deadline, now)
             if reason is None:
                 continue
             tasks = self._take(replica, now, dropped)
@@ -270,7 +243,19 @@ class Batcher:
                 replica.in_flight = tasks
                 replica.sent_at = now
                 orders.append(SendBatch(replica.id, tasks, reason))
+                self._waiting_since = now
+        if not self._queue:
+            self._waiting_since = None
         return orders, dropped
+
+    def _why_wait_no_longer(self, replica: _Replica, queued: int, first_deadline: float, now: float) -> str | None:
+        """The reason for which a delayed batch leaves, or None."""
+        if queued >= replica.size.size:
+            return "full"
+        if first_deadline - now < 2 * replica.service_s:
+            return "deadline"
+        since = now if self._waiting_since is None else self._waiting_since
+        return "waited" if now >= since + self.wait_s else None
 
     def _take(self, replica: _Replica, now: float, dropped: list[Task]) -> list[Task]:
         """The tasks of the next batch, earliest deadline first."""
@@ -297,5 +282,7 @@ class Batcher:
         """When `poll` has something to do without any event: the end of the first wait, if a task is there to go."""
         if not self._queue:
             return None
+        if self.wait_s and self._idle and self._waiting_since is not None:
+            return self._waiting_since + self.wait_s
         ends = [replica.linger_until for replica in self._idle.values() if replica.linger_until is not None]
         return min(ends, default=None)

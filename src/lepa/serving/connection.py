@@ -250,6 +250,14 @@ class ClipperConnection:
         """Let the replicas of a model stay as many as they are."""
         self._admin("set_autoscale", model_name=name, autoscale=None)
 
+    def set_batching(
+        self, name: str, version: str | int = "", policy: str = "aimd", size: int = 0, wait_us: int = 0
+    ) -> None:
+        """Let the batches of a version (of the current one) be made in another way, see `batch_sizes`, from now on.
+        size: of policy `fixed`. wait_us: how long a batch that is not full waits for more."""
+        batching = {"policy": policy, "size": size, "wait_us": wait_us}
+        self._admin("set_batching", model_name=name, model_version=str(version), batching=batching)
+
     def get_all_models(self, verbose: bool = False) -> Any:
         """`name:version` of the models, or all about them."""
         return self._admin("get_all_models", verbose=verbose)

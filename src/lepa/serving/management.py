@@ -28,6 +28,7 @@ from lepa.kit.sources import Clock, SystemClock
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.serving import compat, records
 from lepa.serving.autoscale import Autoscale
+from lepa.serving.batch_sizes import Batching
 from lepa.serving.model_archive import ARCHIVE_BYTES_MAX
 from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Application, Container, ModelVersion, Registry
@@ -77,6 +78,12 @@ class AddModel(Struct):
 class SetAutoscale(Struct):
     model_name: str
     autoscale: Autoscale | None = None
+
+
+class SetBatching(Struct):
+    model_name: str
+    model_version: str = ""
+    batching: Batching = Batching()
 
 
 class Named(Struct):
@@ -190,6 +197,7 @@ class ManagementFrontend:
             "add_app": (AddApp, self._add_app),
             "set_policy": (SetPolicy, self._set_policy),
             "set_autoscale": (SetAutoscale, self._set_autoscale),
+            "set_batching": (SetBatching, self._set_batching),
             "delete_app": (Named, self._delete_app),
             "add_model": (AddModel, self._add_model),
             "delete_versioned_model": (VersionedModel, self._delete_model),
@@ -311,6 +319,10 @@ class ManagementFrontend:
     async def _set_autoscale(self, body: SetAutoscale) -> str:
         await self._change(records.set_autoscale, body.model_name, body.autoscale)
         return f"Successfully set the scaling of model '{body.model_name}'"
+
+    async def _set_batching(self, body: SetBatching) -> str:
+        await self._change(records.set_batching, body.model_name, body.model_version, body.batching)
+        return f"Successfully set the batching of model '{body.model_name}' to {body.batching.policy}"
 
     async def _delete_app(self, body: Named) -> str:
         await self._change(records.delete_application, body.name)

@@ -31,7 +31,8 @@ from typing import NamedTuple
 import msgspec
 
 from lepa.model.errors import invalid
-from lepa.serving.batching import OBJECTIVE_SHARE, AimdSize, Batcher, FixedSize, SendBatch, Task
+from lepa.serving.batch_sizes import sizes_of
+from lepa.serving.batching import OBJECTIVE_SHARE, Batcher, SendBatch, Task
 from lepa.serving.cache import PredictionCache
 from lepa.serving.container_rpc import Failure
 from lepa.serving.inputs import INPUT_TYPES, input_type
@@ -145,12 +146,14 @@ class ServedModel:
         """Take the registered record; another registration starts with an empty cache and fresh batch sizes."""
         if record == self.record:
             return
-        self.record = record
+        before, self.record = self.record, record
+        if record is not None:
+            self.batcher.set_sizes(sizes_of(record.ways))
+            self.batcher.wait_s = record.ways.wait_us / 1e6
+            if before is not None and before.created == record.created:
+                return
         self.registration = (self.key, epoch)
         self.flights = {}
-        if record is not None:
-            fixed = record.batch_size > 0
-            self.batcher.set_sizes(partial(FixedSize, record.batch_size) if fixed else AimdSize)
 
 
 class ServedApplication:

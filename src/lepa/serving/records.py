@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from lepa.model.errors import LepaError, conflict, invalid, not_found
 from lepa.serving.addresses import parse_address
 from lepa.serving.autoscale import Autoscale, check_autoscale
+from lepa.serving.batch_sizes import FIXED, Batching, check_batching
 from lepa.serving.inputs import input_type
 from lepa.serving.selection import PolicyOptions, check_options, selection_policy
 
@@ -43,6 +44,7 @@ class ModelVersion(Struct, frozen=True):
 
     created: the registry revision at which it was registered; a new registration of the same version has another one.
     endpoint: where an HTTP server answers for it that speaks OpenAI's API: `host:port,...` or `service:NAME`.
+    batching: how its batches are made; None: as `batch_size` says, which is all that Clipper knew.
     """
 
     model_name: str
@@ -54,6 +56,14 @@ class ModelVersion(Struct, frozen=True):
     batch_size: int = BATCH_SIZE_ADAPTIVE
     created: int = 0
     endpoint: str = ""
+    batching: Batching | None = None
+
+    @property
+    def ways(self) -> Batching:
+        """How its batches are made."""
+        if self.batching is not None:
+            return self.batching
+        return Batching() if self.batch_size == BATCH_SIZE_ADAPTIVE else Batching(FIXED, self.batch_size)
 
     @property
     def key(self) -> str:
@@ -208,6 +218,16 @@ def set_autoscale(registry: Registry, name: str, settings: Autoscale | None) -> 
     return replace(registry, revision=registry.revision + 1, scaling=rest)
 
 
+def set_batching(registry: Registry, name: str, version: str, batching: Batching) -> Registry:
+    """Let the batches of a version (of the current one where it is "") be made in another way."""
+    model = registry.models.get(f"{name}:{version or registry.current.get(name, '')}")
+    if model is None:
+        raise not_found(f"model with name '{name}' and version '{version}' does not exist")
+    check_batching(batching)
+    models = {**registry.models, model.key: replace(model, batching=batching)}
+    return replace(registry, revision=registry.revision + 1, models=models)
+
+
 def add_links(registry: Registry, application: str, models: tuple[str, ...]) -> Registry:
     """Let an application be answered by a model, or by several where its policy uses several."""
     app = registry.applications.get(application)
@@ -289,6 +309,7 @@ def model_view(registry: Registry, model: ModelVersion) -> dict[str, Any]:
         "model_data_path": model.model_data_path,
         "is_current_version": registry.current.get(model.model_name) == model.model_version,
         **({"endpoint": model.endpoint} if model.endpoint else {}),
+        **({"batching": to_builtins(model.batching)} if model.batching else {}),
     }
 
 

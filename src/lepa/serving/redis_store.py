@@ -22,6 +22,7 @@ import msgspec
 
 from lepa.model.errors import LepaError, invalid
 from lepa.serving.autoscale import Autoscale
+from lepa.serving.batch_sizes import Batching
 from lepa.serving.records import Application, ModelVersion, Registry
 from lepa.serving.selection import PolicyOptions, SelectionState
 from lepa.serving.selection_memory import Learned
@@ -63,6 +64,7 @@ def entries(registry: Registry) -> Entries:
             "valid": "",
             "created": str(model.created),
             "endpoint": model.endpoint,
+            "batching": _json(model.batching),
         }
     for prefix, versions in (("CURRENT", registry.current), ("PREVIOUS", registry.previous)):
         found |= {(METADATA, f"{prefix}_MODEL_VERSION:{name}"): version for name, version in versions.items()}
@@ -114,6 +116,7 @@ def _model(value: Mapping[str, str]) -> ModelVersion:
         int(value["batch_size"]),
         int(value.get("created", "0")),
         value.get("endpoint", ""),
+        msgspec.json.decode(value.get("batching", "null"), type=Batching | None),
     )
 
 

@@ -215,6 +215,16 @@ def test_a_model_goes_back_and_says_to_which_version(cluster: FakeConnection, le
     assert cluster.calls == [("roll_back_model", "double")]
 
 
+def test_the_way_batches_are_made_is_chosen(cluster: FakeConnection, lepa: Run) -> None:
+    shown = lepa("model", "batching", "-wait=2ms", "double", "quantile").out
+    assert shown == "Batches of model double are made by policy quantile\n"
+    lepa("model", "batching", "-version=2", "-size=8", "double", "fixed")
+    assert cluster.calls == [
+        ("set_batching", "double", "", "quantile", 0, 2000),
+        ("set_batching", "double", "2", "fixed", 8, 0),
+    ]
+
+
 def test_help_texts_name_every_policy_framework_and_default(lepa: Run) -> None:
     policies = lepa("app", "policy", "-help").out
     assert [name for name in POLICIES if name not in policies] == ["DefaultOutputSelectionPolicy"]

@@ -2,16 +2,8 @@
 
 import pytest
 
-from lepa.serving.batching import (
-    BATCH_SIZE_MAX,
-    LINGER_PAUSE_SHARE,
-    LINGER_SHARE,
-    AimdSize,
-    Batcher,
-    FixedSize,
-    SendBatch,
-    Task,
-)
+from lepa.serving.batch_sizes import BATCH_SIZE_MAX, AimdSize, FixedSize
+from lepa.serving.batching import LINGER_PAUSE_SHARE, LINGER_SHARE, Batcher, SendBatch, Task
 
 
 def batcher(size: int = 10, replicas: int = 1, queue_max: int = 100) -> Batcher:
@@ -203,3 +195,23 @@ def test_another_policy_starts_over() -> None:
     made = batcher(size=5)
     made.set_sizes(lambda: FixedSize(7))
     assert made.batch_size(0) == 7
+
+
+def test_a_delayed_batch_waits_until_it_is_full_or_long_enough() -> None:
+    made = batcher(size=3)
+    made.wait_s = 0.002
+    submit(made, 10.0)
+    assert made.poll(0.0) == ([], [])
+    assert made.wake_at() == 0.002
+    submit(made, 10.0)
+    assert made.poll(0.001) == ([], [])
+    ((_, sent, reason),), _ = made.poll(0.002)
+    assert (len(sent), reason) == (2, "waited")
+    made.completed(0, 0.003)
+    submit(made, *[10.0] * 3)
+    assert made.poll(0.003)[0][0].reason == "full"
+    made.completed(0, 0.004)
+    made.answered(0.004)
+    assert made.wake_at() is None
+    submit(made, 0.0041)
+    assert made.poll(0.004)[0][0].reason == "deadline"

@@ -7,6 +7,7 @@ import pytest
 from lepa.model.errors import LepaError
 from lepa.serving import records
 from lepa.serving.autoscale import Autoscale
+from lepa.serving.batch_sizes import Batching
 from lepa.serving.records import Application, ModelVersion, Registry
 from lepa.serving.selection import PolicyOptions
 
@@ -151,3 +152,19 @@ def test_rolling_back_goes_to_the_version_before_and_is_undone_by_itself() -> No
         records.roll_back(records.delete_model(registry, "m", "3"), "m")
     with pytest.raises(LepaError, match="nonexistent model 'x'"):
         records.roll_back(registry, "x")
+
+
+def test_the_batching_of_a_version_is_set_and_shown() -> None:
+    registry = records.add_model(
+        records.add_model(Registry(), ModelVersion("m", "1", "ints")), ModelVersion("m", "2", "ints", batch_size=4)
+    )
+    assert (registry.models["m:1"].ways, registry.models["m:2"].ways) == (Batching(), Batching("fixed", 4))
+    changed = records.set_batching(registry, "m", "", Batching("quantile", wait_us=2000))
+    assert changed.models["m:2"].ways == Batching("quantile", wait_us=2000)
+    assert changed.revision == registry.revision + 1
+    assert records.model_view(changed, changed.models["m:2"])["batching"]["policy"] == "quantile"
+    assert "batching" not in records.model_view(changed, changed.models["m:1"])
+    with pytest.raises(LepaError, match="version '9' does not exist"):
+        records.set_batching(registry, "m", "9", Batching())
+    with pytest.raises(LepaError, match="no batching policy"):
+        records.set_batching(registry, "m", "1", Batching("best"))
