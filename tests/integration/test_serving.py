@@ -249,7 +249,8 @@ def test_two_frontends_share_every_replica_and_clusters_do_not_touch(tmp_path: P
         second.start_clipper()
         assert first.cm.get_admin_addr().port == port
         deployers.create_endpoint(first, "echo", "strings", lambda inputs: list(inputs), slo_micros=SLO_MICROS)
-        eventually(lambda: len(first.get_all_model_replicas()) == 2)
+        assert [top["models"][0]["replicas"] for top in first.tops().values()] == [1, 1]
+        eventually(lambda: len(first.get_all_model_replicas()) == 1)
         first.stop_all()
         assert sorted(nomad.jobs) == ["clipper-a-model-b-mgmt", "clipper-a-model-b-query-frontend"]
         second.stop_all(graceful=False)
