@@ -434,6 +434,9 @@ OPTIONAL = {
 EXTRA = {
     "Allocation": {"JobVersion"},
     "Node": {"Drain"},
+    "Job": {"After"},
+    "PeriodicConfig": {"MaxRunning"},
+    "ParameterizedJobConfig": {"MaxRunning"},
     "ServiceRegistration": {"Status", "Weight", "WarningWeight", "Meta", "Checks", "NodeName", "NodeAddress", "Agent"},
     "JobDeregisterResponse": {"LastContact", "KnownLeader", "NextToken", "Warnings"},
 }

@@ -14,7 +14,7 @@ from lepa.kit.durations import SECOND
 from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError
 from lepa.model.evaluation import Evaluation
-from lepa.model.job import Job
+from lepa.model.job import Job, JobDependency
 from lepa.model.node import DrainSpec
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.policies import ParameterizedJobConfig, PeriodicConfig, ReschedulePolicy, ScalingPolicy
@@ -508,3 +508,22 @@ async def test_pages_put_together_are_the_whole_list() -> None:
         assert found == [one.id for one in whole]
         jobs = await c.caller.call(m.JOB_LIST, r.JobListRequest(filter='ID matches "[135]$"', per_page=2))
         assert ([job.id for job in jobs.value], jobs.next_token) == (["job-1", "job-3"], "default.job-5")
+
+
+async def test_a_job_begins_after_another_is_complete_and_children_take_turns() -> None:
+    async with cluster() as c, FakeNode(c.caller, make_node("node-1"), completes):
+        report = make_job("report", type="batch", after=(JobDependency(job="etl"),))
+        answer = await c.register(report)
+        assert (answer.eval_id, answer.warnings) == ("", 'the job begins later: job "etl" is not there')
+        assert c.job_status("report") == "pending"
+        await c.register(make_job("etl", type="batch"))
+        await c.until(lambda: c.statuses("report") == [("run", "complete")], "report ran after etl")
+        config = ParameterizedJobConfig(max_running=1)
+        await c.register(make_job("work", type="batch", parameterized_job=config))
+        request = r.JobDispatchRequest(id="work")
+        children = [(await c.caller.call(m.JOB_DISPATCH, request)).value for _ in range(4)]
+        assert children[0].eval_id
+        assert not children[3].eval_id
+        names = [child.dispatched_job_id for child in children]
+        await c.until(lambda: all(c.job_status(name) == "dead" for name in names), "all children ran")
+        assert all(c.statuses(name) == [("run", "complete")] for name in names)

@@ -33,6 +33,8 @@ def explain(session: Session, job: str, shape: Shape, group: str | None, nodes: 
 
 def explanation_lines(found: Json, session: Session, *, verbose: bool) -> Iterator[str]:
     """The explanation as people read it."""
+    if found.get("Waiting"):
+        yield f"The job waits before it begins: {found['Waiting']}\n"
     for number, group in enumerate(found["Groups"]):
         if number:
             yield ""

@@ -124,6 +124,7 @@ PERIODIC = block(
     string("cron", "Spec"),
     strings("crons", "Specs"),
     boolean("prohibit_overlap", "ProhibitOverlap"),
+    integer("max_running", "MaxRunning"),
     string("time_zone", "TimeZone"),
     finish=shorthand.periodic,
 )
@@ -133,7 +134,10 @@ PARAMETERIZED = block(
     string("payload", "Payload"),
     strings("meta_required", "MetaRequired"),
     strings("meta_optional", "MetaOptional"),
+    integer("max_running", "MaxRunning"),
 )
+
+AFTER = block("after", string("job", "Job"), string("namespace", "Namespace"), string("status", "Status"))
 
 STRATEGY = block("strategy", integer("max_parallel", "MaxParallel"), string("on_failure", "OnFailure"))
 
@@ -170,6 +174,7 @@ JOB = block(
     one(MULTIREGION, "Multiregion"),
     many(SPREAD, "Spreads"),
     one(PERIODIC, "Periodic"),
+    many(AFTER, "After"),
     one(PARAMETERIZED, "ParameterizedJob"),
     one(RESCHEDULE, "Reschedule"),
     one(MIGRATE, "Migrate"),

@@ -52,11 +52,12 @@ class RecordedDecision(Wire, frozen=True):
 
 
 class JobExplanation(Wire, frozen=True):
-    """A job. groups: worked out on the state at `index`. recorded: newest first."""
+    """A job. groups: worked out on the state at `index`. recorded: newest first. waiting: what it waits for, or ""."""
 
     namespace: str = ""
     job_id: str = ""
     job_version: int = 0
     index: int = 0
+    waiting: str = ""
     groups: tuple[GroupExplanation, ...] = ()
     recorded: tuple[RecordedDecision, ...] = ()

@@ -42,6 +42,17 @@ class JobVersionTag(Wire, frozen=True):
     tagged_time: int = 0
 
 
+class JobDependency(Wire, frozen=True):
+    """Begin only when another job is so far: "complete" (ended, and well), "running", or "dead" (ended in any way).
+
+    namespace "": the job's own. Nomad has no such block.
+    """
+
+    job: str = ""
+    namespace: str = ""
+    status: str = "complete"
+
+
 class CSIMountOptions(Wire, frozen=True):
     """File system and flags of a CSI mount."""
 
@@ -119,6 +130,7 @@ class Job(Wire, frozen=True):
     spreads: tuple[Spread, ...] = ()
     periodic: PeriodicConfig | None = None
     parameterized_job: ParameterizedJobConfig | None = None
+    after: tuple[JobDependency, ...] = ()
     meta: dict[str, str] = {}
     ui: JobUIConfig | None = None
     stop: bool = False

@@ -37,6 +37,8 @@ _HOST_ACCESS_MODES = (
     "single-node-single-writer",
     "single-node-multi-writer",
 )
+AFTER_MAX = 16
+AFTER_STATUSES = ("complete", "running", "dead")
 _ATTACHMENT_MODES = ("file-system", "block-device")
 
 
@@ -64,7 +66,26 @@ def job_problems(job: Job, max_priority: int, max_count: int) -> Iterator[str]:
         yield from periodic_problems(job.periodic, job.type)
     if job.parameterized_job is not None:
         yield from parameterized_problems(job.parameterized_job, job.type)
+    yield from _after(job)
     yield from _groups(job, max_count)
+
+
+def _after(job: Job) -> Iterator[str]:
+    """What is wrong with the jobs that a job waits for."""
+    if job.after and job.type not in ("service", "batch"):
+        yield f"after can only be used with service and batch jobs, not with a {job.type} job"
+    if len(job.after) > AFTER_MAX:
+        yield f"after: a job waits for at most {AFTER_MAX} others, not {len(job.after)}"
+    for number, dependency in enumerate(job.after, 1):
+        if not dependency.job:
+            yield f"after {number} has no job: name the one to wait for"
+        elif (dependency.namespace or job.namespace, dependency.job) == (job.namespace, job.id):
+            yield f"after {number}: a job cannot wait for itself"
+        if dependency.status not in AFTER_STATUSES:
+            yield f'after {number}: status is one of {", ".join(AFTER_STATUSES)}, not "{dependency.status}"'
+    for kind, limits in (("parameterized", job.parameterized_job), ("periodic", job.periodic)):
+        if limits is not None and limits.max_running < 0:
+            yield f"{kind}: max_running can not be less than zero: {limits.max_running} < 0"
 
 
 def _identity_of(job: Job) -> Iterator[str]:

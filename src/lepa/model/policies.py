@@ -89,6 +89,8 @@ class PeriodicConfig(Wire, frozen=True):
     spec_type: str = "cron"
     prohibit_overlap: bool = False
     time_zone: str = "UTC"
+    max_running: int = 0
+    """Children that run at once, 0 for any number; others wait their turn. Nomad has no such limit."""
 
 
 class ParameterizedJobConfig(Wire, frozen=True):
@@ -97,6 +99,8 @@ class ParameterizedJobConfig(Wire, frozen=True):
     payload: str = "optional"
     meta_required: tuple[str, ...] = ()
     meta_optional: tuple[str, ...] = ()
+    max_running: int = 0
+    """Children that run at once, 0 for any number; others wait their turn. Nomad has no such limit."""
 
 
 class MultiregionStrategy(Wire, frozen=True):

@@ -17,7 +17,7 @@ from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
 from lepa.server.alarm import Alarm
-from lepa.server.deciders import deployments, drains, sessions
+from lepa.server.deciders import deployments, drains, gates, sessions
 from lepa.server.deciders.garbage import find_garbage
 from lepa.server.deciders.heartbeats import Heartbeats, disconnected_too_long, silent
 from lepa.server.deciders.overlooked import find_overlooked
@@ -108,6 +108,7 @@ class Leading:
             ("deployments", deployments.decide, ("deployments", "allocs", "jobs")),
             ("drains", drains.decide, ("nodes", "allocs")),
             ("periodic", periodic.decide, ("jobs",)),
+            ("gates", gates.decide, ("jobs", "allocs", "evals")),
             ("sessions", sessions.decide, ("sessions", "kv_delays", "nodes", "services")),
         ):
             run = run_decider(name, decide, tables, p.replica, p.writer, p.clock)

@@ -147,3 +147,31 @@ def test_every_row_is_on_the_reference_page(path: str) -> None:
     table = section.split("\n### ")[0] if section is not PAGE else PAGE
     names = [*schema.attributes, *schema.blocks]
     assert [name for name in names if f"| `{name}` |" not in table] == []
+
+
+def test_jobs_wait_for_others_and_children_for_their_turn() -> None:
+    text = """
+job "report" {
+  type = "batch"
+  after {
+    job = "etl"
+  }
+  after {
+    job       = "db"
+    namespace = "data"
+    status    = "running"
+  }
+  parameterized {
+    max_running = 3
+  }
+  group "g" {
+    task "t" {
+      driver = "raw_exec"
+    }
+  }
+}
+"""
+    parsed = parse(text)
+    assert parsed.job is not None
+    assert parsed.job["After"] == [{"Job": "etl"}, {"Job": "db", "Namespace": "data", "Status": "running"}]
+    assert parsed.job["ParameterizedJob"]["MaxRunning"] == 3

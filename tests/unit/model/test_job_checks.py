@@ -4,9 +4,13 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.builders import make_job
 from tests.unit.model.raw_jobs import errors_of, made_job
 
+from lepa.model.job import JobDependency
+from lepa.model.job_checks import job_problems
 from lepa.model.job_rules import validate
+from lepa.model.policies import ParameterizedJobConfig
 
 
 @pytest.mark.parametrize(
@@ -85,3 +89,17 @@ def test_what_is_odd_but_works_is_a_warning() -> None:
     assert len(problems.warnings) == 5
     assert problems.warning_text.startswith('5 warning(s):\n\n* Group "api" has warnings: Update max parallel count')
     assert not any("memory_max" in warning for warning in validate(job, memory_oversubscription=True).warnings)
+
+
+def test_what_a_job_waits_for_is_checked() -> None:
+    def problems(**fields: Any) -> list[str]:
+        return list(job_problems(make_job(**fields), 100, 1000))
+
+    assert problems(after=(JobDependency(job="etl"),)) == []
+    assert "after 1 has no job: name the one to wait for" in problems(after=(JobDependency(),))
+    assert "after 1: a job cannot wait for itself" in problems(after=(JobDependency(job="web"),))
+    assert any("status is one of" in said for said in problems(after=(JobDependency(job="a", status="done"),)))
+    assert any("at most 16" in said for said in problems(after=(JobDependency(job="a"),) * 17))
+    assert any("service and batch" in said for said in problems(type="system", after=(JobDependency(job="a"),)))
+    limits = ParameterizedJobConfig(max_running=-1)
+    assert any("max_running" in said for said in problems(type="batch", parameterized_job=limits))

@@ -21,6 +21,7 @@ from lepa.model.job import Job
 from lepa.server.settings import GarbageSettings
 from lepa.state.commands.deployments import ACTIVE
 from lepa.state.commands.garbage import Garbage
+from lepa.state.gates import held
 from lepa.state.job_tally import TERMINAL_CLIENT_STATUSES, TERMINAL_EVALUATION_STATUSES
 from lepa.state.snapshot import Snapshot
 
@@ -82,7 +83,7 @@ def _job_may_go(snapshot: Snapshot, job: Job, before_ns: int) -> bool:
         return False
     if any(version.version_tag is not None for version in snapshot.job_versions(job.namespace, job.id)):
         return False
-    if snapshot.children(job.namespace, job.id):
+    if snapshot.children(job.namespace, job.id) or held(snapshot, job):
         return False
     evaluations = snapshot.job_evaluations(job.namespace, job.id)
     allocs = snapshot.job_allocations(job.namespace, job.id)

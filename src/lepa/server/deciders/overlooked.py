@@ -23,6 +23,7 @@ from lepa.model.job import Job
 from lepa.model.node import Node
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.evaluations import evaluate_jobs, places
+from lepa.state.gates import held
 from lepa.state.job_tally import TERMINAL_CLIENT_STATUSES, JobKey, JobTally, lives
 from lepa.state.snapshot import Snapshot
 
@@ -110,7 +111,7 @@ def _asked_to_move(snapshot: Snapshot) -> Iterator[_Need]:
 def _incomplete(snapshot: Snapshot) -> Iterator[_Need]:
     joined = max((node.modify_index for node in snapshot.nodes() if _takes_work(node)), default=0)
     for job in snapshot.jobs():
-        if job.stop or not places(job) or (job.type == "sysbatch" and job.status == "dead"):
+        if job.stop or not places(job) or held(snapshot, job) or (job.type == "sysbatch" and job.status == "dead"):
             continue
         key = job.namespace, job.id
         if job.type in SYSTEM_TYPES:

@@ -11,6 +11,7 @@ from lepa.scheduler.context import Context
 from lepa.scheduler.explain import explain_group
 from lepa.scheduler.recorded import recorded_decisions
 from lepa.server.endpoints.query import job_key
+from lepa.state.gates import held
 from lepa.state.snapshot import Snapshot
 
 SEED = 0
@@ -33,12 +34,14 @@ def explain_job(snapshot: Snapshot, request: JobExplainRequest, now_ns: int) -> 
     context = Context(evaluation, snapshot, columns, now_ns, SEED, lambda: f"trial-{next(numbers)}")
     evaluations = [each for each in snapshot.job_evaluations(job.namespace, job.id) if each.snapshot_index]
     wanted = {group.name for group in groups}
+    waiting = held(snapshot, job)
     recorded = recorded_decisions(snapshot.job_allocations(job.namespace, job.id), evaluations)
     return JobExplanation(
         namespace=job.namespace,
         job_id=job.id,
         job_version=job.version,
         index=snapshot.index,
+        waiting=waiting,
         groups=tuple(explain_group(context, job, group, nodes_max=request.nodes_max) for group in groups),
         recorded=tuple(decision for decision in recorded if decision.group in wanted),
     )

@@ -31,6 +31,7 @@ from lepa.state.commands import children, tags
 from lepa.state.commands import jobs as commands
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.evaluations import evaluate_job
+from lepa.state.gates import held
 from lepa.state.reducer import reduce
 from lepa.state.snapshot import Snapshot
 
@@ -68,7 +69,9 @@ class JobEndpoints:
                 versions_kept=settings.versions_kept,
             )
         )
-        warnings = "\n\n".join(filter(None, (admitted.problems.warning_text, discarded)))
+        waiting = held(self._snapshot, written.value.job) if written.value.job is not None else ""
+        told = f"the job begins later: {waiting}" if waiting else ""
+        warnings = "\n\n".join(filter(None, (admitted.problems.warning_text, discarded, told)))
         return _registered(written, warnings)
 
     async def deregister(self, request: r.JobDeregisterRequest) -> Reply[r.JobRegisterResponse]:

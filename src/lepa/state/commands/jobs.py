@@ -17,6 +17,7 @@ from lepa.model.job_views import JobSubmission, ScalingEvent
 from lepa.state import keys
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.evaluations import evaluate_job, places
+from lepa.state.gates import holds_new_version
 from lepa.state.job_tally import TERMINAL_CLIENT_STATUSES
 
 VERSIONS_KEPT: Final = 6
@@ -59,7 +60,8 @@ def register_job(
     if changed and submission is not None and submission.source:
         _store_submission(draft, written, submission)
     facts: dict[str, Any] = {"priority": eval_priority} if eval_priority else {}
-    evaluation = evaluate_job(draft, written, trigger, **_this_version(changed), **facts) if places(written) else None
+    ready = places(written) and not (changed and holds_new_version(draft.snapshot, written))
+    evaluation = evaluate_job(draft, written, trigger, **_this_version(changed), **facts) if ready else None
     return JobWritten(written, evaluation, changed)
 
 
@@ -188,7 +190,8 @@ def launch_child(draft: Draft, child: Job, trigger: str) -> JobWritten:
     if present is not None:
         return JobWritten(present, None, False)
     written, changed = _store(draft, None, child, VERSIONS_KEPT)
-    evaluation = evaluate_job(draft, written, trigger, **_this_version(changed)) if places(written) else None
+    ready = places(written) and not holds_new_version(draft.snapshot, written)
+    evaluation = evaluate_job(draft, written, trigger, **_this_version(changed)) if ready else None
     return JobWritten(written, evaluation, True)
 
 
