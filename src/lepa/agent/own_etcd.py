@@ -54,6 +54,7 @@ class OwnEtcd:
         self._stack = AsyncExitStack()
         self._tell = tell
         self._process: EtcdProcess | None = None
+        self.members: Members | None = None
 
     @classmethod
     async def prepared(
@@ -101,7 +102,7 @@ class OwnEtcd:
         self._process = await self._stack.enter_async_context(EtcdProcess(self._settings, membership, self._clock))
         store = await self._opened(membership)
         members = Members(store.connection, self._clock)
-        self._exchange.registry = members
+        self.members = self._exchange.registry = members
         self._tell("")
         self._tasks.start("follow", self._follow(store.connection, members))
         if membership.joins:

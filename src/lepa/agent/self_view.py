@@ -24,6 +24,7 @@ from lepa.model.errors import LepaError
 from lepa.model.stats import Figure
 from lepa.rpc import methods as m
 from lepa.rpc.channel import HttpCaller
+from lepa.rpc.cluster_service import ClusterService
 from lepa.rpc.methods import Caller
 from lepa.rpc.requests import Members, ReadRequest
 from lepa.server.figures import state_figures
@@ -52,6 +53,7 @@ class SelfView:
         self.config = config
         self.dev = dev
         self.server: Server | None = None
+        self.operated: ClusterService | None = None
         self.gossip: GossipPart | None = None
         self.client: Client | None = None
         self.dns: DnsServer | None = None
@@ -135,6 +137,10 @@ class SelfView:
         if self.server is not None:
             return sorted(self.server.contact.addresses())
         return sorted(self.caller.servers) if isinstance(self.caller, HttpCaller) else []
+
+    def cluster(self) -> ClusterService | None:
+        """This agent's server among the others."""
+        return self.operated
 
     async def members(self) -> Members:
         """Servers as this agent sees them."""

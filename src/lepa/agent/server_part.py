@@ -9,11 +9,12 @@ import logging
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import web
 
 from lepa.agent.addresses import advertised_rpc
+from lepa.agent.cluster_service import Cluster
 from lepa.agent.config import Config, seconds
 from lepa.agent.gossip_part import GossipPart
 from lepa.agent.regions import RegionCaller
@@ -41,6 +42,9 @@ from lepa.server.server import Server
 from lepa.store.formation import Membership, Peer
 from lepa.store.protocol import Store
 from lepa.store.sqlite import SqliteStore
+
+if TYPE_CHECKING:
+    from lepa.agent.own_etcd import OwnEtcd
 
 RETRY_S: Final = 1.0
 REMIND_S: Final = 10.0
@@ -87,6 +91,7 @@ class ServerPart:
         self._as_leader = LateCaller(lambda: self.why)
         self._near = LateCaller(lambda: self.why)
         self._view = view
+        self._etcd: OwnEtcd | None = None
         self._gossip = GossipPart(config, COMPATIBLE_VERSION, clock, random, metrics, shares_state=self._kind != "file")
         self.caller = RegionCaller(
             self._near,
@@ -132,14 +137,15 @@ class ServerPart:
         """Until the store is open and the server runs."""
         while True:
             try:
-                await self._serve(await opening())
+                store = await opening()
+                await self._serve(store, store.cluster_id)
                 return
             except LepaError as error:
                 self.why = error.message
                 log.error("the state cannot be opened: %s", error.message)
                 await self._clock.sleep(REMIND_S if error.code != "timeout" else RETRY_S)
 
-    async def _serve(self, store: Store) -> None:
+    async def _serve(self, store: Store, cluster_id: str = "") -> None:
         config, several = self._config, self._kind != "file"
         self._stack.push_async_callback(store.close)
         session = await self._stack.enter_async_context(ServerSession(self._tls.towards_servers())) if several else None
@@ -152,6 +158,9 @@ class ServerPart:
             HttpPeers(session) if session is not None else None,
         )
         self._view.server = await self._stack.enter_async_context(server)
+        self._view.operated = Cluster(
+            store, server, self._etcd.members if self._etcd else None, self._folder, cluster_id, self._clock
+        )
         self._near.target, self._as_leader.target = server.caller, server.caller.as_leader
 
     async def _listen(self, app: web.Application) -> None:
@@ -227,6 +236,7 @@ class ServerPart:
         )
         own = await OwnEtcd.prepared(wanted, make_exchange, self._folder, self._clock, self._random, self._tell)
         await self._stack.enter_async_context(own)
+        self._etcd = own
         return own.open
 
     def _tell(self, why: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 from aiohttp import web
 
-from lepa.api import agent, debug, enterprise, files, jobs, kv, openapi, plugins, resources, streams
+from lepa.api import agent, cluster, debug, enterprise, files, jobs, kv, openapi, plugins, resources, streams
 from lepa.api.edge import Edge, Handle, Route
 from lepa.api.forward import TLS
 from lepa.api.request import BODY_MAX, error_response, text_response
@@ -27,6 +27,7 @@ ROUTES: tuple[Route, ...] = (
     *files.ROUTES,
     *streams.ROUTES,
     *agent.ROUTES,
+    *cluster.ROUTES,
     *debug.ROUTES,
     *plugins.ROUTES,
     *enterprise.ROUTES,

@@ -14,6 +14,7 @@ from lepa.api.request import json_response, read_request, reply_response
 from lepa.kit.sources import Clock
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
+from lepa.rpc.cluster_service import ClusterService
 from lepa.rpc.methods import Caller, Method
 from lepa.rpc.node_service import NodeService
 from lepa.rpc.requests import Members, Request
@@ -66,6 +67,9 @@ class AgentView(Protocol):
 
     def schedulers(self) -> dict[str, Any]:
         """Workers of this agent's server. Raises LepaError(unsupported) where there is none."""
+
+    def cluster(self) -> ClusterService | None:
+        """This agent's server among the others; None without one, or while it has no state yet."""
 
     async def update_metrics(self) -> None:
         """Bring gauges up to date before they are shown."""

@@ -110,17 +110,16 @@ def _url(request: web.Request, address: str) -> str:
     return f"{scheme}://{address}{request.raw_path}"
 
 
-async def pass_on(request: web.Request, address: str) -> web.StreamResponse:
-    """The other node's answer, as it comes."""
+async def pass_on(request: web.Request, address: str, *, whole: bool = True) -> web.StreamResponse:
+    """The other node's answer, as it comes. whole False: the body of the request goes as it comes too."""
     if request.headers.get("Upgrade", "").lower() == "websocket":
         return await _pass_on_websocket(request, address)
     headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_HEADERS | {"host"}}
     headers[FORWARDED] = "1"
+    body = await request.read() if whole else request.content
     async with _session(request) as session:
         try:
-            upstream = await session.request(
-                request.method, _url(request, address), headers=headers, data=await request.read()
-            )
+            upstream = await session.request(request.method, _url(request, address), headers=headers, data=body)
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             raise not_found("No path to node") from error
         async with upstream:

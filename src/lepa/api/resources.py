@@ -272,17 +272,6 @@ async def set_scheduler_configuration(edge: Edge, request: web.Request) -> web.S
     return json_response(request, reply.value)
 
 
-async def raft_configuration(edge: Edge, request: web.Request) -> web.StreamResponse:
-    """The servers that hold the state, in the shape that Nomad's clients read."""
-    leader = await edge.caller.call(m.STATUS_LEADER, r.ReadRequest())
-    peers = await edge.caller.call(m.STATUS_PEERS, r.ReadRequest())
-    servers = [
-        {"ID": peer, "Node": peer, "Address": peer, "Leader": peer == leader.value, "Voter": True, "RaftProtocol": "3"}
-        for peer in peers.value
-    ]
-    return json_response(request, {"Servers": servers, "Index": peers.index})
-
-
 def _policy_options(request: web.Request) -> dict[str, Any]:
     return {"job": request.query.get("job", ""), "type": request.query.get("type", "")}
 
@@ -368,7 +357,6 @@ ROUTES = (
         "operator/scheduler/configuration",
         by_verb({"GET": scheduler_configuration, "PUT": set_scheduler_configuration}),
     ),
-    Route("GET", "operator/raft/configuration", raft_configuration),
     Route("PUT", "system/gc", write(m.SYSTEM_GC)),
     Route("PUT", "system/reconcile/summaries", write(m.SYSTEM_RECONCILE_SUMMARIES)),
     Route("GET", "status/leader", read(m.STATUS_LEADER)),

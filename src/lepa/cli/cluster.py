@@ -5,6 +5,7 @@ import os
 import shlex
 import stat
 import sys
+from json import loads
 from typing import Any
 
 import click
@@ -15,6 +16,7 @@ from lepa.cli.session import Session, Shape, api, shaped, with_ui
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.sdk.address import path_with
 
+UNHEALTHY = 429
 NEVER_WITH_BODY = frozenset({"GET", "HEAD", "DELETE"})
 
 # Servers
@@ -87,6 +89,46 @@ def list_peers(session: Session, stale: bool) -> None:
         for each in found["Servers"]
     ]
     session.out.line(table(("Node", "ID", "Address", "State", "Voter", "RaftProtocol"), rows))
+
+
+@command()
+@option("peer-id", "ID of the server, as list-peers shows it.", metavar="id")
+@api
+def remove_peer(session: Session, peer_id: str | None) -> None:
+    """Take a server out for good. Stop it before; if it is started again, it joins anew."""
+    if not peer_id:
+        raise invalid("-peer-id is missing: `lepa operator raft list-peers` shows the IDs")
+    session.nomad.delete("/v1/operator/raft/peer", {"id": peer_id})
+    session.out.line(f'Removed peer with ID "{peer_id}"')
+
+
+@command()
+@flag("json", "Print the API's JSON.")
+@api
+def autopilot_health(session: Session, json: bool) -> None:
+    """Show how the servers do."""
+    found = _health(session)
+    if json:
+        session.out.line(Shape(True, None).render(found))
+        return
+    session.out.line(f"Healthy: {str(found['Healthy']).lower()}")
+    session.out.line(f"FailureTolerance: {found['FailureTolerance']}")
+    session.out.line(f"Leader: {found['Leader']}")
+    session.out.line(f"Voters: {', '.join(found['Voters'])}")
+    header = ("Name", "Address", "SerfStatus", "Version", "Leader", "Healthy", "Voter", "Stable Since")
+    keys = [name.replace(" ", "") for name in header]
+    session.out.line(table(header, [tuple(each[key] for key in keys) for each in found["Servers"]]))
+
+
+def _health(session: Session) -> Json:
+    """The answer, which is a refusal while something is not well."""
+    try:
+        found: Json = session.nomad.get("/v1/operator/autopilot/health").value
+    except LepaError as error:
+        if error.facts.get("status") != UNHEALTHY:
+            raise
+        found = loads(error.message)
+    return found
 
 
 @command()

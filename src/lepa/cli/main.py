@@ -106,6 +106,9 @@ NAMESPACE: Tree = {
     "status": Row("lepa.cli.tenancy:namespace_status", "Show a namespace"),
 }
 OPERATOR: Tree = {
+    "autopilot": Branch(
+        "Look at how the servers do", {"health": Row("lepa.cli.cluster:autopilot_health", "Show how the servers do")}
+    ),
     "api": Row("lepa.cli.cluster:call", "Make any request of the HTTP API"),
     "gossip": Branch(
         "Look at and change how servers gossip",
@@ -127,13 +130,24 @@ OPERATOR: Tree = {
     "utilization": Row("lepa.cli.enterprise:utilization", "Print a utilization report (Enterprise)", hidden=True),
     "raft": Branch(
         "Look at the servers' consensus",
-        {"list-peers": Row("lepa.cli.cluster:list_peers", "List the servers that keep the state")},
+        {
+            "list-peers": Row("lepa.cli.cluster:list_peers", "List the servers that keep the state"),
+            "remove-peer": Row("lepa.cli.cluster:remove_peer", "Take a server out for good"),
+        },
     ),
     "scheduler": Branch(
         "Look at and change how placements are made",
         {
             "get-config": Row("lepa.cli.cluster:get_config", "Print the scheduler's configuration"),
             "set-config": Row("lepa.cli.cluster:set_config", "Change the scheduler's configuration"),
+        },
+    ),
+    "snapshot": Branch(
+        "Save the whole state, and put it back",
+        {
+            "inspect": Row("lepa.cli.snapshot:inspect", "Show what a saved state is"),
+            "restore": Row("lepa.cli.snapshot:restore", "Put a saved state in the place of everything"),
+            "save": Row("lepa.cli.snapshot:save", "Save the whole state of this moment"),
         },
     ),
 }

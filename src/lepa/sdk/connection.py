@@ -14,13 +14,14 @@ import ssl
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any, Self
+from typing import IO, Any, Self
 
 from lepa.model.errors import Code, LepaError, invalid
 from lepa.sdk.address import Params, Target, headers, path_with
 
 TIMEOUT_S = 330.0
 CONNECT_S = 10.0
+BYTES = "application/octet-stream"
 CODES: dict[int, Code] = {
     400: "invalid",
     403: "denied",
@@ -101,6 +102,11 @@ class Connection:
         """Any answer, with its headers, to be read by the caller. extra: more headers."""
         return self._request(method, path, params, body, extra)
 
+    def upload(self, method: str, path: str, file: IO[bytes], size: int) -> bytes:
+        """Send `size` bytes of a file, however many; the body of the answer."""
+        self.close()  # a kept connection may turn out to be closed when half of the file is gone
+        return self._request(method, path, None, file, {"Content-Length": str(size), "Content-Type": BYTES}).read()
+
     def lines(self, path: str, params: Params | None = None) -> Iterator[bytes]:
         """Lines of a streamed answer as they come."""
         response = self._request("GET", path, params, None)
@@ -139,7 +145,7 @@ class Connection:
         method: str,
         path: str,
         params: Params | None,
-        body: bytes | None,
+        body: bytes | IO[bytes] | None,
         more: Mapping[str, str] | None = None,
     ) -> http.client.HTTPResponse:
         """An answer below 300. A kept connection that the agent has closed is opened once more."""

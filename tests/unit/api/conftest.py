@@ -49,6 +49,7 @@ class QuietAgent:
         self.reloaded = 0
         self.sent_away: list[tuple[str, bool]] = []
         self.log: Path | None = None
+        self.operated: Any = None
 
     def describe(self) -> dict[str, Any]:
         return {"Region": "global"}
@@ -92,6 +93,9 @@ class QuietAgent:
     def schedulers(self) -> dict[str, Any]:
         worker = {"id": "worker-0", "enabled_schedulers": ["service"], "started": True, "status": "Started"}
         return {"server_id": "s", "schedulers": [worker]}
+
+    def cluster(self) -> Any:
+        return self.operated
 
     async def update_metrics(self) -> None:
         pass

@@ -109,12 +109,6 @@ async def test_a_search_carries_its_prefix_and_context(http, parts) -> None:
     assert (parts.caller.last().prefix, parts.caller.last().context) == ("we", "jobs")
 
 
-async def test_servers_are_shown_in_the_shape_of_raft(http, parts) -> None:
-    parts.caller.answers |= {"Status.Leader": "a:1", "Status.Peers": ("a:1", "b:1")}
-    shown = await (await http.get("/v1/operator/raft/configuration")).json()
-    assert [(s["Address"], s["Leader"]) for s in shown["Servers"]] == [("a:1", True), ("b:1", False)]
-
-
 async def test_an_instance_from_outside_is_registered_under_the_names_of_the_path(parts: Any, http: Any) -> None:
     response = await http.put("/v1/service/printer/p1", json={"NodeName": "box", "NodeAddress": "10.9.9.9", "Port": 9})
     assert response.status == 200

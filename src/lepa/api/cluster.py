@@ -1,0 +1,125 @@
+"""The servers as a cluster: who keeps the state, how they do, snapshots. A server answers; other agents pass it on."""
+
+import base64
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Final
+
+from aiohttp import web
+
+from lepa.api.edge import Edge, Route
+from lepa.api.forward import FORWARDED, pass_on
+from lepa.api.request import json_response, text_response
+from lepa.model.errors import LepaError, invalid
+from lepa.rpc import methods as m
+from lepa.rpc import requests as r
+from lepa.rpc.cluster_service import ClusterService
+
+ARCHIVE_BYTES_MAX: Final = 8 << 30
+PIECE: Final = 256 << 10
+UNHEALTHY: Final = 429
+
+Answer = Callable[[ClusterService, web.Request], Awaitable[web.StreamResponse]]
+
+
+def at_server(answer: Answer) -> Callable[[Edge, web.Request], Awaitable[web.StreamResponse]]:
+    """A handler that needs a server of this agent, or else passes the request on to one."""
+
+    async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
+        cluster = edge.agent.cluster()
+        if cluster is not None:
+            return await answer(cluster, request)
+        if FORWARDED in request.headers:
+            raise LepaError("no_leader", "No cluster leader")
+        servers = (await edge.caller.call(m.STATUS_SERVERS, r.ReadRequest(stale=True))).value
+        address = next((server.http_address for server in servers if server.http_address), "")
+        if not address:
+            raise LepaError("no_leader", "no server with an HTTP address is known")
+        return await pass_on(request, address, whole=False)
+
+    return handle
+
+
+async def raft_configuration(cluster: ClusterService, request: web.Request) -> web.StreamResponse:
+    """The servers that keep the state."""
+    return json_response(request, await cluster.peers())
+
+
+async def remove_peer(cluster: ClusterService, request: web.Request) -> web.StreamResponse:
+    """Take one out."""
+    if "address" in request.query:
+        raise invalid("removing a server by its address is not supported: name it by id")
+    if not request.query.get("id"):
+        raise invalid("Must specify ?id with the server's id")
+    await cluster.remove_peer(request.query["id"])
+    return json_response(request, None)
+
+
+async def autopilot_health(cluster: ClusterService, request: web.Request) -> web.StreamResponse:
+    """How they do; status 429 when that is not well."""
+    health = await cluster.health()
+    response = json_response(request, health)
+    if not health.healthy:
+        response.set_status(UNHEALTHY)
+    return response
+
+
+async def save_snapshot(cluster: ClusterService, request: web.Request) -> web.StreamResponse:
+    """The whole state as an archive, with its digest."""
+    path = await cluster.save_snapshot()
+    try:
+        headers = {"Digest": f"sha-256={_digest(path)}", "Content-Type": "application/x-gzip"}
+        response = web.StreamResponse(headers=headers)
+        response.content_length = path.stat().st_size
+        await response.prepare(request)
+        with path.open("rb") as file:
+            while piece := file.read(PIECE):
+                await response.write(piece)
+        await response.write_eof()
+        return response
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return base64.b64encode(hashlib.file_digest(file, "sha256").digest()).decode()
+
+
+async def restore_snapshot(cluster: ClusterService, request: web.Request) -> web.StreamResponse:
+    """An archive in the place of everything."""
+    path = cluster.scratch()
+    try:
+        await _receive(request.content.iter_chunked(PIECE), path)
+        await cluster.restore_snapshot(path)
+    finally:
+        path.unlink(missing_ok=True)
+    return text_response(200, "")
+
+
+async def _receive(pieces: AsyncIterator[bytes], path: Path) -> None:
+    size = 0
+    with path.open("wb") as file:
+        async for piece in pieces:
+            size += len(piece)
+            if size > ARCHIVE_BYTES_MAX:
+                raise invalid(f"the snapshot is larger than {ARCHIVE_BYTES_MAX} bytes")
+            file.write(piece)
+    if not size:
+        raise invalid("the request has no body; it has to be a snapshot, as `lepa operator snapshot save` writes it")
+
+
+async def not_here(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """Nomad says 404 to a wrong verb here."""
+    return web.Response(status=404)
+
+
+ROUTES: Final[tuple[Route, ...]] = (
+    Route("GET", "operator/raft/configuration", at_server(raft_configuration)),
+    Route("DELETE", "operator/raft/peer", at_server(remove_peer)),
+    Route("GET PUT POST", "operator/raft/peer", not_here),
+    Route("GET", "operator/autopilot/health", at_server(autopilot_health)),
+    Route("GET", "operator/snapshot", at_server(save_snapshot)),
+    Route("PUT POST", "operator/snapshot", at_server(restore_snapshot)),
+)
