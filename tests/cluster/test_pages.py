@@ -32,3 +32,7 @@ def test_a_reader_serves_models_on_a_cluster_and_checks_it_by_hand(tmp_path: Pat
 
 def test_a_reader_joins_two_regions(tmp_path: Path) -> None:
     follow(tmp_path, "regions.md", machines=("eu", "us"))
+
+
+def test_a_reader_makes_a_cluster_of_three_servers(tmp_path: Path) -> None:
+    follow(tmp_path, "cluster.md", machines=("one", "two", "three"))

@@ -1,20 +1,24 @@
 """Servers that form a cluster by themselves: real agents, each with an etcd beside it.
 
-Over lepa.agent.server_part, lepa.agent.own_etcd, lepa.agent.store_peers, lepa.store.etcd_process and
-lepa.store.etcd_members.
+Over lepa.agent.server_part, lepa.agent.cluster_service, lepa.agent.own_etcd, lepa.agent.store_peers, lepa.cli.snapshot,
+and lepa.store.etcd_members.
 """
 
 import contextlib
 import json
-import os
 import shutil
-import signal
+import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.components import require
-from tests.e2e.agents import Agent, _free_port, eventually, free_ports, merged
+from tests.e2e.agents import LEPA, Agent, _free_port, eventually, free_ports, merged
+
+from lepa.model.tenancy import Namespace
+from lepa.model.wire import to_msgpack
+from lepa.store.archive import write
+from lepa.store.protocol import Entry, Image
 
 require("etcd", "etcd-server")
 
@@ -84,6 +88,10 @@ def namespaces(agent: Agent) -> set[str]:
     return {one["Name"] for one in agent.get("/v1/namespaces")}
 
 
+def voters(agent: Agent) -> set[str]:
+    return {each["ID"] for each in agent.get("/v1/operator/raft/configuration")["Servers"] if each["Voter"]}
+
+
 def refused(agent: Agent) -> str:
     """Start an agent that will not; what it says."""
     agent.spawn()
@@ -92,9 +100,49 @@ def refused(agent: Agent) -> str:
     return agent.log()
 
 
+def cli(agent: Agent, *words: str | Path) -> str:
+    done = subprocess.run([LEPA, *words], env=agent.environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_lone_server_saves_and_restores_its_state(tmp_path: Path) -> None:
+    alone = server(tmp_path, "alone", (), {"server": {"bootstrap_expect": 1, "retry_join": []}})
+    archive = tmp_path / "a.snap"
+    with closing([alone]):
+        alone.spawn()
+        formed([alone])
+        assert namespace(alone, "saved")
+        assert cli(alone, "operator", "snapshot", "save", archive) == f"State file written to {archive}\n"
+        assert archive.stat().st_mode & 0o077 == 0
+        assert "namespaces  1" in cli(alone, "operator", "snapshot", "inspect", archive)
+        assert json.loads(cli(alone, "operator", "snapshot", "inspect", "-json", archive))["Meta"]["Version"] == 1
+        index = alone.request("GET", "/v1/namespaces").index
+        assert namespace(alone, "later")
+
+        damaged = archive.read_bytes()[:-9]
+        answer = alone.request("PUT", "/v1/operator/snapshot", damaged)
+        assert answer.status == 400
+        assert "nothing was taken from it" in answer.text
+        assert namespaces(alone) == {"default", "saved", "later"}
+
+        assert cli(alone, "operator", "snapshot", "restore", archive) == "Snapshot Restored\n"
+        formed([alone])
+        assert namespaces(alone) == {"default", "saved"}
+        assert alone.request("GET", "/v1/namespaces").index > index + 1
+        assert namespace(alone, "after")
+        assert "alone.global" in cli(alone, "operator", "raft", "list-peers")
+        assert alone.get("/v1/operator/autopilot/health")["Healthy"] is True
+        assert cli(alone, "operator", "autopilot", "health").startswith("Healthy: true\nFailureTolerance: 0\n")
+        assert not list((alone.data / "server").glob("snapshot-*"))
+
+
 def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
     a, b, c = agents = [server(tmp_path, name, ()) for name in "abc"]
     joined(agents)
+    archive = tmp_path / "a.snap"
+    saved = [Entry("namespaces/one", to_msgpack(Namespace(name="one")), 900, 5_000)]
+    archive.write_bytes(b"".join(write(Image(5_000, saved), 0, "", "")))
     with closing(agents):
         # two of three wait, say for whom, and do no harm
         a.spawn(), b.spawn()
@@ -104,14 +152,16 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
         assert etcd_pid(a) == 0
         c.spawn()
         formed(agents)
-        assert namespace(a, "one")
-        assert namespaces(c) == {"default", "one"}
 
-        # an etcd that dies is started again
-        first = etcd_pid(b)
-        os.kill(first, signal.SIGKILL)
-        eventually(lambda: etcd_pid(b) not in (0, first), FORMED_S)
-        assert eventually(lambda: namespace(b, "two"), FORMED_S)
+        # the state of a server that was alone is moved in, whoever is asked
+        assert cli(c, "operator", "snapshot", "restore", archive) == "Snapshot Restored\n"
+        formed(agents)
+        for agent in agents:
+            eventually(lambda agent=agent: namespaces(agent) == {"default", "one"}, FORMED_S)
+        one = next(each for each in a.get("/v1/namespaces") if each["Name"] == "one")
+        assert (one["CreateIndex"], one["ModifyIndex"] > 5_000) == (900, True)
+
+        assert namespace(b, "two")
 
         # all are killed; their etcds end with them; all is there again
         for agent in agents:
@@ -139,11 +189,21 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
             formed([a, b, d])
             assert namespace(d, "three")
             eventually(lambda: "votes in the cluster" in d.log(), FORMED_S)
+            assert voters(a) == {"a.global", "b.global", "d.global"}
             # the one that was gone is told that it is no member any more, and joins anew
             c.spawn()
             formed([a, b, c, d])
             assert "removed from its cluster, joins anew" in c.log()
             assert "three" in eventually(lambda: namespaces(c), FORMED_S)
+            eventually(lambda: voters(a) == {"a.global", "b.global", "c.global", "d.global"}, FORMED_S)
+
+            # one is stopped and taken out for good
+            assert d.stop() == 0
+            eventually(lambda: a.request("GET", "/v1/operator/autopilot/health").status == 429, FORMED_S)
+            cli(b, "operator", "raft", "remove-peer", "-peer-id=d.global")
+            assert voters(a) == {"a.global", "b.global", "c.global"}
+            eventually(lambda: a.request("GET", "/v1/operator/autopilot/health").status == 200, FORMED_S)
+            assert a.get("/v1/operator/autopilot/health")["FailureTolerance"] == 1
 
 
 def _waiting(agent: Agent) -> str:

@@ -14,6 +14,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from lepa.agent.config import Config
 from lepa.agent.store_peers import PeerExchange
 from lepa.agent.store_settings import ETCD_FOLDER, RECORD, read_record, write_record
 from lepa.kit.sources import Clock, Random
@@ -157,6 +158,11 @@ class OwnEtcd:
             await self._clock.sleep(PROMOTE_S)
 
 
-def etcd_tls(ca_file: str, cert_file: str, key_file: str) -> Tls | None:
-    """Certificates for etcd, None when none are given."""
-    return Tls(ca_file, cert_file, key_file) if ca_file else None
+def etcd_tls(config: Config) -> Tls | None:
+    """Certificates for etcd: its own; else, for an etcd of our own, those of the internal port; None for plain text."""
+    etcd, tls = config.server.etcd, config.tls
+    if etcd.ca_file:
+        return Tls(etcd.ca_file, etcd.cert_file, etcd.key_file)
+    if tls.rpc and not etcd.endpoints:
+        return Tls(tls.ca_file, tls.cert_file, tls.key_file)
+    return None

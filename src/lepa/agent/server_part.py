@@ -186,8 +186,8 @@ class ServerPart:
         from lepa.agent.own_etcd import etcd_tls
         from lepa.store.etcd import EtcdStore
 
-        etcd = self._config.server.etcd
-        tls = etcd_tls(etcd.ca_file, etcd.cert_file, etcd.key_file)
+        config, etcd = self._config, self._config.server.etcd
+        tls = etcd_tls(config)
         store = await EtcdStore.open(etcd.endpoints, self._clock, random=self._random, tls=tls, prefix=etcd.prefix)
         try:
             check_cluster_id(self._folder, store.cluster_id)
@@ -202,7 +202,7 @@ class ServerPart:
         from lepa.store.etcd_process import EtcdSettings
 
         config, etcd = self._config, self._config.server.etcd
-        tls = etcd_tls(etcd.ca_file, etcd.cert_file, etcd.key_file)
+        tls = etcd_tls(config)
         me = own_peer(config, "https" if tls else "http")
         session = await self._stack.enter_async_context(ServerSession(self._tls.towards_servers()))
         addresses = join_addresses(joins(config), config.ports.rpc, config.ports.serf)

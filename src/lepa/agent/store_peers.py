@@ -71,7 +71,7 @@ class Registry(Protocol):
         """Add a server. Raises LepaError(conflict) when it has to ask again later."""
 
     async def standing(self, peer_url: str) -> bool | None:
-        """Whether somebody at this address is a member; None: one that has not started yet."""
+        """Whether somebody at this address is a member; None: one that has never started."""
 
 
 class PeerExchange:
@@ -139,15 +139,15 @@ class PeerExchange:
             raise conflict(f'"{self._me.name}" belongs to no cluster yet')
         if why := misfit(self._hello(), other):
             raise conflict(why)
-        if other.me in mine.peers and not mine.joins and not await self._has_started(other.me):
+        if other.me in mine.peers and not mine.joins and await self._never_began(other.me):
             return replace(mine, name=other.me.name)
         if self.registry is None:
             raise conflict(f'the cluster of "{self._me.name}" has no majority yet')
         return await self.registry.take_in(other.me, mine.cluster)
 
-    async def _has_started(self, peer: Peer) -> bool:
-        """Whether one of the first members has ever begun. While there is no majority, etcd itself looks."""
-        return self.registry is not None and bool(await self.registry.standing(peer.peer_url))
+    async def _never_began(self, peer: Peer) -> bool:
+        """Whether one of the first members has yet to begin. While there is no majority, etcd itself looks."""
+        return self.registry is None or await self.registry.standing(peer.peer_url) is None
 
     async def _answer_member(self, other: Hello) -> Standing:
         if self.registry is None:

@@ -2,9 +2,9 @@
 
 import base64
 import hashlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from aiohttp import web
 
@@ -20,7 +20,7 @@ ARCHIVE_BYTES_MAX: Final = 8 << 30
 PIECE: Final = 256 << 10
 UNHEALTHY: Final = 429
 
-Answer = Callable[[ClusterService, web.Request], Awaitable[web.StreamResponse]]
+Answer = Callable[[ClusterService, web.Request], Coroutine[Any, Any, web.StreamResponse]]
 
 
 def at_server(answer: Answer) -> Callable[[Edge, web.Request], Awaitable[web.StreamResponse]]:
@@ -38,6 +38,7 @@ def at_server(answer: Answer) -> Callable[[Edge, web.Request], Awaitable[web.Str
             raise LepaError("no_leader", "no server with an HTTP address is known")
         return await pass_on(request, address, whole=False)
 
+    handle.__name__, handle.__doc__ = answer.__name__, answer.__doc__
     return handle
 
 

@@ -32,7 +32,7 @@ CHANGE_S: Final = 5.0
 
 
 class Member(NamedTuple):
-    """One member. name "": it has not started yet. The rest is 0 or False when it did not answer."""
+    """One member. client_url "": it has never started. What it says itself is 0 or False when it did not answer."""
 
     id: int
     name: str
@@ -93,7 +93,7 @@ class Members:
         """Make room for a server and add it as a learner. Raises LepaError(conflict) when it has to ask again later."""
         async with self._changing:
             members = await self.look()
-            waiting = next((one for one in members if not one.name and one.peer_url == peer.peer_url), None)
+            waiting = next((one for one in members if not one.client_url and one.peer_url == peer.peer_url), None)
             if waiting is None:
                 await self._make_room(peer, members)
                 await self._change(MEMBER_ADD, m.MemberAddRequest(peerURLs=[peer.peer_url], isLearner=True))
@@ -129,9 +129,9 @@ class Members:
         return Membership(cluster, peer.name, peers, joins=True)
 
     async def standing(self, peer_url: str) -> bool | None:
-        """Whether somebody at this address is a member; None: one that has not started yet."""
+        """Whether somebody at this address is a member; None: one that has never started."""
         member = next((one for one in await self.list() if one.peer_url == peer_url), None)
-        return False if member is None else True if member.name else None
+        return False if member is None else True if member.client_url else None
 
     async def promote(self, peer_url: str) -> bool:
         """Make a learner that has caught up a voter; whether it is one now."""
