@@ -100,7 +100,9 @@ class OwnEtcd:
     async def open(self) -> EtcdStore:
         """The store, once there is a cluster with a majority. Close it before this is left."""
         membership = await self._exchange.form()
-        self._process = await self._stack.enter_async_context(EtcdProcess(self._settings, membership, self._clock))
+        if self._process is None:
+            self._process = await self._stack.enter_async_context(EtcdProcess(self._settings, membership, self._clock))
+        await self._tasks.close()  # of a store that was opened before and closed again
         store = await self._opened(membership)
         members = Members(store.connection, self._clock)
         self.members = self._exchange.registry = members

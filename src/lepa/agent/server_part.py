@@ -147,20 +147,21 @@ class ServerPart:
 
     async def _serve(self, store: Store, cluster_id: str = "") -> None:
         config, several = self._config, self._kind != "file"
-        self._stack.push_async_callback(store.close)
-        session = await self._stack.enter_async_context(ServerSession(self._tls.towards_servers())) if several else None
-        server = Server(
-            store,
-            server_settings(config, COMPATIBLE_VERSION, several=several),
-            self._clock,
-            self._random,
-            self._metrics,
-            HttpPeers(session) if session is not None else None,
-        )
-        self._view.server = await self._stack.enter_async_context(server)
-        self._view.operated = Cluster(
-            store, server, self._etcd.members if self._etcd else None, self._folder, cluster_id, self._clock
-        )
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(store.close)
+            session = await stack.enter_async_context(ServerSession(self._tls.towards_servers())) if several else None
+            server = Server(
+                store,
+                server_settings(config, COMPATIBLE_VERSION, several=several),
+                self._clock,
+                self._random,
+                self._metrics,
+                HttpPeers(session) if session is not None else None,
+            )
+            self._view.server = await stack.enter_async_context(server)
+            await self._stack.enter_async_context(stack.pop_all())
+        members = self._etcd.members if self._etcd else None
+        self._view.operated = Cluster(store, server, members, self._folder, cluster_id, self._clock)
         self._near.target, self._as_leader.target = server.caller, server.caller.as_leader
 
     async def _listen(self, app: web.Application) -> None:
