@@ -2,7 +2,8 @@
 
 Expected on two quiet cores, medians: `tasks.start.raw_exec` 600/s, at least 300 (a bare posix_spawn loop: 2,900/s; a
 task costs a fork, a cgroup, two pipes, two journal lines and a round trip more), `memory.supervisor_500_tasks_mb` 15,
-`logs.mb_per_s` 600, as fast as the same output when it is written to a file directly.
+`logs.mb_per_s` 600, as fast as the same output when it is written to a file directly; `logs.core_percent` 10, at most
+50: the share of a core that the supervisor takes for 100 MB of output a second.
 """
 
 import asyncio
@@ -21,7 +22,7 @@ from lepa.drivers.raw_exec import RawExec, RawExecSettings
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import SystemClock
 
-FIGURES = ("tasks.start.raw_exec", "memory.supervisor_500_tasks_mb", "logs.mb_per_s")
+FIGURES = ("tasks.start.raw_exec", "memory.supervisor_500_tasks_mb", "logs.mb_per_s", "logs.core_percent")
 TASKS = 500
 ROUNDS = 3
 STARTS_AT_ONCE = 32
@@ -37,7 +38,7 @@ def run() -> list[Figure]:
 async def _measure() -> list[Figure]:
     folder = Path(tempfile.mkdtemp(prefix="lepa-bench-"))
     try:
-        starts, spawns, weights, speeds, plain_speeds = [], [], [], [], []
+        starts, spawns, weights, speeds, plain_speeds, shares = [], [], [], [], [], []
         for number in range(ROUNDS):
             async with await Supervisor.connect(
                 str(folder / f"supervisor-{number}"), clock=SystemClock()
@@ -48,7 +49,9 @@ async def _measure() -> list[Figure]:
                 weights.append(_resident_mb(supervisor.pid))
                 await _destroy_all(driver, supervisor)
                 plain_speeds.append(_plain_speed(folder))
+                before = _cpu_s(supervisor.pid)
                 speeds.append(await _log_speed(driver, folder))
+                shares.append((_cpu_s(supervisor.pid) - before) / (LOG_BYTES / 100e6) * 100)
                 await supervisor.shutdown(kill=True)
     finally:
         shutil.rmtree(folder)
@@ -56,6 +59,7 @@ async def _measure() -> list[Figure]:
         Figure("tasks.start.raw_exec", median(starts), "tasks/s", median(spawns), "posix_spawn loop"),
         Figure("memory.supervisor_500_tasks_mb", median(weights), "MB"),
         Figure("logs.mb_per_s", median(speeds), "MB/s", median(plain_speeds), "written to a file directly"),
+        Figure("logs.core_percent", median(shares), "% of a core at 100 MB/s"),
     ]
 
 
@@ -118,6 +122,11 @@ async def _at_once(count: int, call: Callable[[int], Awaitable[object]]) -> None
             await call(number)
 
     await asyncio.gather(*(guarded(number) for number in range(count)))
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _resident_mb(pid: int) -> float:

@@ -20,6 +20,7 @@ from tests.node import Servers, own_supervisor, placed, running_client
 
 from lepa.client import secrets_mount
 from lepa.client.client import Client
+from lepa.client.hooks.artifact_settings import ArtifactSettings
 from lepa.drivers.raw_exec import RawExec, RawExecSettings
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import SystemClock
@@ -100,7 +101,8 @@ def with_artifacts(*artifacts: TaskArtifact, **fields: Any) -> Allocation:
 
 class TestArtifacts:
     async def run(self, tmp_path: Path, servers: Servers, alloc: Allocation, *wanted: str) -> tuple[Path, Allocation]:
-        async with running_client(tmp_path / "node", servers, meta={"host": "127.0.0.1"}) as client:
+        settings = {"meta": {"host": "127.0.0.1"}, "artifacts": ArtifactSettings(local_git=True)}
+        async with running_client(tmp_path / "node", servers, **settings) as client:
             servers.place(alloc)
             seen = await servers.status(alloc.id, *(wanted or ("running",)))
             return client.alloc_root / alloc.id, seen

@@ -6,6 +6,7 @@ and listed in a warning when leaving them out harms nobody.
 """
 
 import difflib
+import re
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -148,6 +149,25 @@ class Overlay(Section, frozen=True):
     encrypted: bool = False
 
 
+class Artifact(Section, frozen=True):
+    """What artifacts may cost and where they may come from; sizes such as "100GB", in powers of 1,000."""
+
+    http_read_timeout: str = "30m"
+    http_max_size: str = "100GB"
+    gcs_timeout: str = "30m"
+    git_timeout: str = "30m"
+    hg_timeout: str = "30m"
+    s3_timeout: str = "30m"
+    decompression_size_limit: str = "100GB"
+    decompression_file_count_limit: int = 4096
+    disable_artifact_inspection: bool = False
+    disable_filesystem_isolation: bool = False
+    filesystem_isolation_extra_paths: tuple[str, ...] = ()
+    set_environment_variables: str = ""
+    denied_networks: tuple[str, ...] = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128")
+    allow_local_git: bool = False
+
+
 class ShipLogs(Section, frozen=True):
     """A receiver of what tasks write."""
 
@@ -208,7 +228,7 @@ class Client(Section, frozen=True):
     bind_wildcard_default_host_network: bool = True
     chroot_env: dict[str, str] = {}
     template: dict[str, Any] = {}
-    artifact: dict[str, Any] = {}
+    artifact: Artifact = Artifact()
     drain_on_shutdown: dict[str, Any] | None = None
 
 
@@ -361,7 +381,7 @@ IGNORED = (
     "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "plugin_dir",
     "server.default_scheduler_config", "server.search",
     "server.job_default_priority", "client.default_ineligible", "client.chroot_env",
-    "client.template", "client.artifact", "client.drain_on_shutdown", "client.disk_free_mb",
+    "client.template", "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.disable_hostname",
     "telemetry.use_node_name", "telemetry.include_alloc_metadata_in_metrics", "telemetry.statsd_address",
     "telemetry.statsite_address",
@@ -503,6 +523,19 @@ def seconds(text: str, name: str) -> float:
         return parse_duration(text) / SECOND
     except ValueError as error:
         raise invalid(f"configuration: {name}: {error}") from error
+
+
+_SIZE = re.compile(r"(\d+)\s*([kKMGT]?)(i?)B?")
+
+
+def size(text: str, name: str) -> int:
+    """Bytes of a text such as "100GB", "512MiB" or "1000". Raises LepaError(invalid)."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None:
+        raise invalid(f'configuration: {name}: "{text}" is not a size such as "100GB"')
+    base = 1024 if match[3] else 1000
+    power: int = base ** ["", "K", "M", "G", "T"].index(match[2].upper())
+    return int(match[1]) * power
 
 
 SECRETS = ("encrypt", "token", "secret", "password", "key")

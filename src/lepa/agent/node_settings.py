@@ -1,10 +1,13 @@
 """The client block of the configuration -> the settings of this machine's node."""
 
+import ipaddress
 from pathlib import Path
 
-from lepa.agent.config import Config, Plugin, ShipLogs, seconds
+from lepa.agent.config import Artifact, Config, Plugin, ShipLogs, seconds, size
+from lepa.client.hooks.artifact_settings import ArtifactSettings
 from lepa.client.settings import ClientSettings, OverlaySettings, ReservedSettings
 from lepa.client.shipping.settings import ShipSettings, check
+from lepa.model.errors import invalid
 from lepa.model.node import ClientHostNetworkConfig, ClientHostVolumeConfig
 
 
@@ -52,6 +55,7 @@ def client_settings(config: Config, data: Path, http_address: str, version: str,
         gc_interval_s=seconds(client.gc_interval, "client.gc_interval"),
         gc_allocs_max=client.gc_max_allocs,
         gc_disk_usage_percent=client.gc_disk_usage_threshold,
+        artifacts=_artifacts(client.artifact),
         ship_logs=tuple(_receiver(name, receiver) for name, receiver in client.ship_logs.items()),
         exec_allowed=not client.disable_remote_exec,
         cni_path=client.cni_path,
@@ -76,6 +80,27 @@ def client_settings(config: Config, data: Path, http_address: str, version: str,
         allocs_max=client.node_max_allocs,
         exit_with_agent=dev,
         version=version,
+    )
+
+
+def _artifacts(wanted: Artifact) -> ArtifactSettings:
+    """Limits of artifacts. Raises LepaError(invalid) for what is no network, size or time."""
+    where = "client.artifact."
+    for network in wanted.denied_networks:
+        try:
+            ipaddress.ip_network(network, strict=False)
+        except ValueError as error:
+            raise invalid(f"configuration: {where}denied_networks: {error}") from error
+    return ArtifactSettings(
+        http_s=seconds(wanted.http_read_timeout, f"{where}http_read_timeout"),
+        http_bytes_max=size(wanted.http_max_size, f"{where}http_max_size"),
+        git_s=seconds(wanted.git_timeout, f"{where}git_timeout"),
+        hg_s=seconds(wanted.hg_timeout, f"{where}hg_timeout"),
+        files_max=wanted.decompression_file_count_limit,
+        unpacked_bytes_max=size(wanted.decompression_size_limit, f"{where}decompression_size_limit"),
+        environment=tuple(filter(None, (name.strip() for name in wanted.set_environment_variables.split(",")))),
+        denied_networks=wanted.denied_networks,
+        local_git=wanted.allow_local_git,
     )
 
 

@@ -28,6 +28,7 @@ from lepa.client.allocations import Allocations
 from lepa.client.devices import Devices
 from lepa.client.figures import Placed, allocation_figures, happenings, node_figures
 from lepa.client.fingerprint.registry import Fingerprint
+from lepa.client.hooks.artifact_http import guarded_session
 from lepa.client.hooks.artifacts import ArtifactHook
 from lepa.client.hooks.payload import PayloadHook
 from lepa.client.hooks.protocol import TaskHook
@@ -172,6 +173,7 @@ class Client:
         )
         self._overlays = Overlays(self._settings, self._state, self._link, self._clock, self._overlays_changed)
         self._networks = Networks(self._settings, self._state, self._overlays)
+        self._downloads = guarded_session(self._settings.artifacts)
         self._shipping = Shipping(self._settings.ship_logs, self._http, self._clock, self._random, self._metrics)
         self._allocations = Allocations(self._settings, self._state, self._link, self._clock)
         self._allocations.parts = self._parts()
@@ -204,6 +206,7 @@ class Client:
         await self._devices.close()
         await self._shipping.close()
         await self._http.close()
+        await self._downloads.close()
         await asyncio.to_thread(self._state.close)
         if self._settings.exit_with_agent:
             await asyncio.to_thread(secrets_mount.unmount_below, self._allocations.root)
@@ -231,7 +234,7 @@ class Client:
     def _default_hooks(self, directory: AllocDir, place: Place) -> list[TaskHook]:
         found: list[TaskHook] = [PayloadHook(directory)]
         if place.task.artifacts:
-            found.append(ArtifactHook(directory, self._http))
+            found.append(ArtifactHook(directory, self._downloads, self._settings.artifacts))
         if place.task.templates:
             found.append(TemplateHook(directory, self._caller, self._clock, self._random))
         return [*found, *self._shipping.hooks(directory, place)]

@@ -5,6 +5,7 @@ from typing import Any
 
 import msgspec
 
+from lepa.client.hooks.artifact_settings import ArtifactSettings
 from lepa.client.shipping.settings import ShipSettings
 from lepa.model.node import ClientHostNetworkConfig, ClientHostVolumeConfig
 
@@ -76,6 +77,7 @@ class ClientSettings(msgspec.Struct, frozen=True):
     gc_interval_s: float = 60.0
     gc_disk_usage_percent: float = 80.0
     exec_allowed: bool = True
+    artifacts: ArtifactSettings = ArtifactSettings()
     ship_logs: tuple[ShipSettings, ...] = ()
     cni_path: str = "/opt/cni/bin:/usr/lib/cni"
     cni_config_dir: str = "/opt/cni/config"

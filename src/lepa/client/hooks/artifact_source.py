@@ -1,7 +1,8 @@
 """Pure: an artifact's source and options -> what to fetch, and how.
 
-Sources are written as go-getter takes them: a URL; `git::URL`; `github.com/owner/repository`; `//directory` for a part
-of what is fetched; `checksum`, `archive`, `filename`, `ref` and `depth` as options or in the URL's query.
+Sources are written as go-getter takes them: a URL; `git::URL`; `hg::URL`; `github.com/owner/repository`; `//directory`
+for a part of what is fetched; `checksum`, `archive`, `filename`, `ref`, `rev`, `depth` and `sshkey` as options or in
+the URL's query.
 """
 
 import posixpath
@@ -14,7 +15,7 @@ from lepa.client.task_env import interpolate
 from lepa.model.errors import LepaError, invalid
 from lepa.model.task import TaskArtifact
 
-OPTIONS = frozenset({"checksum", "archive", "filename", "ref", "depth"})
+OPTIONS = frozenset({"checksum", "archive", "filename", "ref", "depth", "rev", "sshkey"})
 DIGESTS = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
 ENDINGS = {
     ".tar.gz": "tar.gz",
@@ -31,13 +32,16 @@ ENDINGS = {
 }
 GIT_HOSTS = ("github.com/", "gitlab.com/", "bitbucket.org/")
 GIT_SCHEMES = ("https", "http", "ssh", "file", "git")
+HG_SCHEMES = ("https", "http")
 MODES = ("any", "file", "dir")
 _FORCED = re.compile(r"^([a-z0-9]+)::(.+)$")
 _REF = re.compile(r"[\w.][\w./@^~+-]*")
 
 
 class Source(NamedTuple):
-    """What to fetch. kind: "http" or "git". archive: how to unpack it, "" for a plain file. mode: any, file or dir."""
+    """What to fetch. kind: "http", "git" or "hg". archive: how to unpack it, "" for a plain file. mode: any, file or
+    dir. ssh_key: in base64.
+    """
 
     kind: str
     url: str
@@ -49,6 +53,7 @@ class Source(NamedTuple):
     checksum: str = ""
     ref: str = ""
     depth: str = ""
+    ssh_key: str = ""
     headers: Mapping[str, str] = {}
 
 
@@ -64,7 +69,10 @@ def source_of(artifact: TaskArtifact, targets: Mapping[str, str]) -> Source:
     url, queried = _split_query(url)
     options = queried | options
     if kind == "git":
-        return Source("git", url, mode, subdirectory, ref=_ref(options), depth=_number(options.get("depth", "")))
+        depth, ssh_key = _number(options.get("depth", "")), options.get("sshkey", "")
+        return Source("git", url, mode, subdirectory, ref=_ref(options, "ref"), depth=depth, ssh_key=ssh_key)
+    if kind == "hg":
+        return Source("hg", url, mode, subdirectory, ref=_ref(options, "rev"))
     file_name = _file_name(url, options.get("filename", ""))
     headers = {
         interpolate(name, targets): interpolate(value, targets) for name, value in artifact.getter_headers.items()
@@ -78,13 +86,17 @@ def source_of(artifact: TaskArtifact, targets: Mapping[str, str]) -> Source:
 
 def _kind_and_url(text: str) -> tuple[str, str]:
     forced = _FORCED.match(text)
-    if forced is not None and forced[1] not in {"git", "http", "https"}:
-        raise LepaError("unsupported", f'sources of type "{forced[1]}" cannot be fetched; use http, https or git')
+    if forced is not None and forced[1] not in {"git", "hg", "http", "https"}:
+        raise LepaError("unsupported", f'sources of type "{forced[1]}" cannot be fetched; use http, https, git or hg')
+    if forced is not None and forced[1] == "hg":
+        if urlsplit(forced[2]).scheme not in HG_SCHEMES:
+            raise LepaError("unsupported", f'hg cannot fetch from "{forced[2]}"; use http or https')
+        return "hg", _plain_host(forced[2])
     if forced is not None and forced[1] == "git":
         url = f"file://{forced[2]}" if forced[2].startswith("/") else forced[2]
         if not url.startswith("git@") and urlsplit(url).scheme not in GIT_SCHEMES:
             raise LepaError("unsupported", f'git cannot fetch from "{url}"')
-        return "git", url
+        return "git", _plain_host(url)
     url = forced[2] if forced else text
     if url.startswith(GIT_HOSTS):
         owner, repository, *rest = [*url.split("/", 3)[1:], ""][:3]
@@ -93,6 +105,14 @@ def _kind_and_url(text: str) -> tuple[str, str]:
     if scheme not in {"http", "https"} or not urlsplit(url).hostname:
         raise LepaError("unsupported", f'"{text}" cannot be fetched; use an http or https URL, or git::URL')
     return ("git" if urlsplit(url).path.endswith(".git") else "http"), url
+
+
+def _plain_host(url: str) -> str:
+    """The same URL; a host or user that ssh would take for an option is refused."""
+    parts = urlsplit(url) if "://" in url else urlsplit(f"ssh://{url.partition(':')[0]}")
+    if (parts.hostname or "").startswith("-") or (parts.username or "").startswith("-"):
+        raise invalid(f'"{url}" has a host that begins with "-"')
+    return url
 
 
 def _split_subdirectory(url: str) -> tuple[str, str]:
@@ -148,10 +168,10 @@ def _checksum(text: str) -> tuple[str, str]:
     return kind, value.lower()
 
 
-def _ref(options: Mapping[str, str]) -> str:
-    ref = options.get("ref", "")
+def _ref(options: Mapping[str, str], name: str) -> str:
+    ref = options.get(name, "")
     if ref and not _REF.fullmatch(ref):
-        raise invalid(f'ref "{ref}" is not the name of a branch, tag or commit')
+        raise invalid(f'{name} "{ref}" is not the name of a branch, tag or commit')
     return ref
 
 

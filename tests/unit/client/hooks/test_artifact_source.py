@@ -60,6 +60,12 @@ def test_repositories() -> None:
         ("https://h/x.zip//a/../../b", {}, "leads outside"),
         ("git::https://h/r", {"ref": "--upload-pack=id"}, "ref"),
         ("git::https://h/r", {"depth": "x"}, "depth"),
+        ("git::ssh://-oProxyCommand=id/r", {}, 'begins with "-"'),
+        ("git::ssh://-oProxyCommand=id@h/r", {}, 'begins with "-"'),
+        ("hg::ssh://-oProxyCommand=id/r", {}, "hg cannot fetch"),
+        ("hg::file:///srv/r", {}, "hg cannot fetch"),
+        ("hg::https://-x/r", {}, 'begins with "-"'),
+        ("hg::https://h/r", {"rev": "--config=hooks.x=id"}, "rev"),
     ],
 )
 def test_what_cannot_be_fetched_is_told_why(text: str, options: dict[str, str], said: str) -> None:

@@ -75,7 +75,8 @@ async def test_what_was_fetched_once_is_not_fetched_at_a_restart(
         (TaskArtifact(getter_source="http://127.0.0.1:1/x"), True),
         (TaskArtifact(getter_source="ftp://h/x"), False),
         (TaskArtifact(getter_source="http://127.0.0.1:1/x", relative_dest="../../../x"), False),
-        (TaskArtifact(getter_source="git::file:///no/such/repository"), True),
+        (TaskArtifact(getter_source="git::file:///no/such/repository"), False),
+        (TaskArtifact(getter_source="git::git://127.0.0.1:1/repository"), True),
     ],
 )
 async def test_a_failure_says_whether_it_may_pass(
