@@ -240,3 +240,30 @@ def test_a_node_is_drained(agent: Agent, folder: Path) -> None:
     finally:
         succeeds(agent, folder, "node", "drain", "-disable", "-self")
     assert len(agent.running("sleeper")) == 1
+
+
+def test_top_draws_the_cluster_in_a_terminal(agent: Agent, folder: Path) -> None:
+    """Looked at as a person does, through tmux."""
+    (folder / "sleeper.hcl").write_text(SLEEPER)
+    assert lepa(agent, folder, "job", "run", "-detach", "sleeper.hcl").returncode == 0
+    agent.running("sleeper")
+    socket = folder / "tmux"
+
+    def tmux(*words: str) -> str:
+        told = subprocess.run(["tmux", "-S", str(socket), *words], env=environment, capture_output=True, text=True)
+        return told.stdout
+
+    def drawn() -> str:
+        screen = tmux("capture-pane", "-t", "top", "-p")
+        return screen if "sleeper" in screen else ""
+
+    environment = {**agent.environment(), "TERM": "xterm-256color", "LC_ALL": "C.UTF-8"}
+    tmux("-f", "/dev/null", "new-session", "-d", "-s", "top", "-x", "120", "-y", "24", f"{LEPA} top -interval=500ms")
+    try:
+        screen = eventually(drawn, 40.0)
+        assert "1 of 1 nodes ready" in screen
+        assert "Alloc" in screen
+        tmux("send-keys", "-t", "top", "q")
+        eventually(lambda: "top" not in tmux("list-sessions"), 20.0)
+    finally:
+        tmux("kill-server")

@@ -304,6 +304,7 @@ COMMANDS: Tree = {
             ),
         },
     ),
+    "top": Row("lepa.cli.top:top", "Show nodes, jobs and allocations live"),
     "ui": Row("lepa.cli.operator:ui", "Say where a browser shows the cluster", hidden=True),
     "validate": Row("lepa.cli.job_submit:validate", "Check a job file"),
     "version": Row("lepa.cli.version:version", "Print the version"),
