@@ -183,6 +183,10 @@ class NoTaskIsLostByTheBatcher(RuleBasedStateMachine):
         else:
             assert len(self.queued) >= 50
 
+    @rule(wait_s=st.sampled_from([0.0, 0.002, 0.02]))
+    def batches_are_delayed(self, wait_s: float) -> None:
+        self.batcher.wait_s = wait_s
+
     @rule()
     def add_replica(self) -> None:
         self.batcher.add_replica(self.replicas)

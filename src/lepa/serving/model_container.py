@@ -19,9 +19,10 @@ address is looked up again, for it may have moved.
 Through a balancer there are as many sessions as there are frontends, and where one leads is only known once the
 frontend has introduced itself. One that leads to a frontend that is served already hangs up, and tries again later.
 
-A model that raises, or answers with nonsense, fails queries and not the process: the batch is tried again one by one,
-so that only the queries that cannot be answered are refused. The exit codes are Clipper's: 1, and 3 for a missing
-package.
+A model that raises, wants to exit, or answers with nonsense, fails queries and not the process: the batch is tried
+again one by one, so that only the queries that cannot be answered are refused. A process that the model forks has none
+of the connections: it could neither answer nor keep the frontend from noticing that this one is gone. The exit codes are
+Clipper's: 1, and 3 for a missing package.
 """
 
 import contextlib
@@ -155,7 +156,7 @@ def predict_batch(function: PredictFunction, kind: InputType, inputs: Sequence[b
         if len(outputs) != len(inputs):
             raise ValueError(f"the model gave {len(outputs)} outputs for {len(inputs)} inputs")
         return [_output(output) for output in outputs]
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if len(inputs) > 1:
             return [predict_batch(function, kind, [item])[0] for item in inputs]
         log.warning("prediction failed", exc_info=error)
@@ -248,6 +249,11 @@ class Session:
                 self._selector.unregister(self._socket)
             self._socket.close()
             self._socket = None
+
+    def forget(self) -> None:
+        """Close the connection in this process alone, and leave what watches it to the other."""
+        if self._socket is not None:
+            self._socket.close()
 
     def _failed(self, reason: str) -> None:
         """Connect anew in a moment."""
@@ -367,6 +373,8 @@ class ModelContainer:
         self._finder = FrontendFinder(settings)
         self._sessions: dict[Place, Session] = {}
         self._stopping = False
+        self._process = os.getpid()
+        os.register_at_fork(after_in_child=self._forked)
 
     def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
         """Finish the batch at hand and leave, or leave after `GRACE_S`; may be called by a signal."""
@@ -375,6 +383,11 @@ class ModelContainer:
             overdue = threading.Timer(GRACE_S, os._exit, [EXIT_FAILED])
             overdue.daemon = True
             overdue.start()
+
+    def _forked(self) -> None:
+        """In a process that the model has forked: leave the connections to this one's parent."""
+        for session in self._sessions.values():
+            session.forget()
 
     def run(self) -> None:
         """Serve until `stop`."""
@@ -425,6 +438,8 @@ class ModelContainer:
         if isinstance(message, Batch):
             began = time.monotonic()
             outputs = self._answer(message)
+            if os.getpid() != self._process:
+                os._exit(EXIT_FAILED)  # The model forked, and its child came back here.
             self._was_deaf(time.monotonic() - began)
             session.send(encode_outputs(message.message_id, outputs, message.packed))
         elif isinstance(message, Malformed):
