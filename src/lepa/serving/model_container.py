@@ -21,8 +21,8 @@ frontend has introduced itself. One that leads to a frontend that is served alre
 
 A model that raises, wants to exit, or answers with nonsense, fails queries and not the process: the batch is tried
 again one by one, so that only the queries that cannot be answered are refused. A process that the model forks has none
-of the connections: it could neither answer nor keep the frontend from noticing that this one is gone. The exit codes are
-Clipper's: 1, and 3 for a missing package.
+of the connections: it could neither answer nor keep the frontend from noticing that this one is gone. The exit codes
+are Clipper's: 1, and 3 for a missing package.
 """
 
 import contextlib
@@ -43,7 +43,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
-from lepa.kit.sources import SystemRandom
 from lepa.model.errors import LepaError, invalid
 from lepa.serving import admin_client, model_directory, zmtp
 from lepa.serving.addresses import Address
@@ -73,6 +72,7 @@ KEEP_EVERY_S = 0.25
 LOOK_UP_EVERY_S = 1.0
 """Between two look-ups of the frontends; answers are kept for their TTL."""
 FRONTENDS_MAX = 100
+INSTANCE_BYTES = 16
 REDIAL_FIRST_S, REDIAL_MAX_S = 0.25, 16.0
 """Until a session tries again that was led to a frontend that another serves."""
 CONNECT_RETRY_S = 0.1
@@ -368,7 +368,7 @@ class ModelContainer:
         self._settings = settings
         self._function = function
         self._kind = input_type(settings.input_type)
-        self.instance = SystemRandom().uuid()
+        self.instance = os.urandom(INSTANCE_BYTES).hex()
         self._selector = selectors.DefaultSelector()
         self._finder = FrontendFinder(settings)
         self._sessions: dict[Place, Session] = {}
