@@ -43,7 +43,6 @@ NOTES: dict[str, tuple[str, str]] = {
     "PUT /v1/agent/schedulers/config": (DIFFERS, "501: the number of workers is a setting"),
     "GET /v1/plugins": (DIFFERS, "always empty: no storage plugins are run"),
     "GET /v1/plugin/csi/{id}": (DIFFERS, "always 404"),
-    "PUT /v1/deployment/unblock/{id}": (DIFFERS, "always 400: no deployment spans regions"),
     "GET /v1/operator/upgrade-check/vault-workload-identity": (DIFFERS, "always empty: no Vault tokens are made"),
     "GET /v1/operator/license": (WORKS, "204, as the Community edition"),
     "GET /v1/job/{id}/action": (NOT, "`lepa job action` runs the command by exec"),
@@ -59,7 +58,6 @@ NOTES: dict[str, tuple[str, str]] = {
     "ui": (DIFFERS, "`-show-url`; there are no pages"),
     "node config": (DIFFERS, "`-servers`; changing them is a setting"),
     "monitor export": (DIFFERS, "from the file of `log_file`"),
-    "deployment unblock": (DIFFERS, "no deployment spans regions"),
     "plugin status": (DIFFERS, "no storage plugins are run"),
     "license get": (DIFFERS, "says that none is needed"),
     "windows service install": (NOT, "Linux only"),
@@ -67,7 +65,6 @@ NOTES: dict[str, tuple[str, str]] = {
     "operator utilization": (WORKS, "as the Community edition: Enterprise only"),
     "alloc pause": (WORKS, "as the Community edition: Enterprise only"),
     # Blocks
-    "job.multiregion": (DIFFERS, "refused as the Community edition refuses it"),
     "job.vault": (DIFFERS, "taken; there is no Vault, secrets are variables"),
     "group.vault": (DIFFERS, "taken; there is no Vault, secrets are variables"),
     "task.vault": (DIFFERS, "taken; there is no Vault, secrets are variables"),

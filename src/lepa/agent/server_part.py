@@ -17,6 +17,7 @@ from lepa.agent.addresses import advertised_rpc
 from lepa.agent.cluster_service import Cluster
 from lepa.agent.config import Config, seconds
 from lepa.agent.gossip_part import GossipPart
+from lepa.agent.multiregion import MultiregionCaller, MultiregionWatcher
 from lepa.agent.regions import RegionCaller
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
 from lepa.agent.server_settings import server_settings
@@ -93,7 +94,7 @@ class ServerPart:
         self._view = view
         self._etcd: OwnEtcd | None = None
         self._gossip = GossipPart(config, COMPATIBLE_VERSION, clock, random, metrics, shares_state=self._kind != "file")
-        self.caller = RegionCaller(
+        self._regional = RegionCaller(
             self._near,
             config.region,
             self._gossip,
@@ -101,6 +102,7 @@ class ServerPart:
             clock,
             random,
         )
+        self.caller = MultiregionCaller(self._regional, config.region, self._gossip)
 
     async def __aenter__(self) -> "ServerPart":
         try:
@@ -116,7 +118,7 @@ class ServerPart:
     async def _start(self) -> None:
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         check_folder(self._folder, self._kind)
-        await self._stack.enter_async_context(self.caller)
+        await self._stack.enter_async_context(self._regional)
         app = channel_app(self.caller, self._as_leader, self._tls.admission(self._gossip.regions))
         if self._kind == "file":
             await self._serve(await self._file())
@@ -127,11 +129,13 @@ class ServerPart:
         opening = await self._own(app) if self._kind == "own" else self._external
         await self._listen(app)
         await self._join_others()
-        await self._stack.enter_async_context(self._tasks)
         self._tasks.start("open", self._open(opening))
 
     async def _join_others(self) -> None:
         self._view.gossip = await self._stack.enter_async_context(self._gossip)
+        await self._stack.enter_async_context(self._tasks)
+        watcher = MultiregionWatcher(self._regional, self._config.region, lambda: self._view.server, self._clock)
+        self._tasks.start("multiregion", watcher.run())
 
     async def _open(self, opening: Callable[[], Any]) -> None:
         """Until the store is open and the server runs."""

@@ -205,6 +205,7 @@ async def deregister(edge: Edge, request: web.Request, job_id: str) -> web.Strea
     call = r.JobDeregisterRequest(
         id=job_id,
         purge=flag(query, "purge"),
+        everywhere=flag(query, "global"),
         eval_priority=priority,
         no_shutdown_delay=flag(query, "no_shutdown_delay"),
         **common(request),

@@ -8,6 +8,7 @@ from lepa.model.placement_checks import placement_problems
 from lepa.model.policy_checks import (
     disconnect_problems,
     migrate_problems,
+    multiregion_problems,
     parameterized_problems,
     periodic_problems,
     reschedule_problems,
@@ -58,7 +59,7 @@ def job_problems(job: Job, max_priority: int, max_count: int) -> Iterator[str]:
     if "" in job.datacenters:
         yield "Job datacenter must be non-empty string"
     if job.multiregion is not None:
-        yield "Multiregion jobs are not supported: submit the job to each region"
+        yield from multiregion_problems(job.multiregion)
     if job.ui is not None and len(job.ui.description) > DESCRIPTION_LENGTH_MAX:
         yield f"UI description must be under {DESCRIPTION_LENGTH_MAX} characters"
     yield from placement_problems(job.constraints, job.affinities, job.spreads, of_system_job=job.type in _ON_ALL_NODES)

@@ -114,7 +114,7 @@ class MultiregionRegion(Wire, frozen=True):
     """What differs in one region."""
 
     name: str = ""
-    count: int = 0
+    count: int = 1
     datacenters: tuple[str, ...] = ()
     node_pool: str = ""
     meta: dict[str, str] = {}

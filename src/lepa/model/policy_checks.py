@@ -10,6 +10,7 @@ from lepa.kit.durations import format_duration as text
 from lepa.model.policies import (
     DisconnectStrategy,
     MigrateStrategy,
+    Multiregion,
     ParameterizedJobConfig,
     PeriodicConfig,
     ReschedulePolicy,
@@ -197,3 +198,25 @@ def parameterized_problems(parameterized: ParameterizedJobConfig, job_type: str)
     both = sorted(set(parameterized.meta_required) & set(parameterized.meta_optional))
     if both:
         yield f"Required and optional meta keys should be disjoint. Following keys exist in both: {', '.join(both)}"
+
+
+ON_FAILURE = ("", "fail_all", "fail_local")
+
+
+def multiregion_problems(multiregion: Multiregion) -> Iterator[str]:
+    """What is wrong with a job's regions."""
+    names = [region.name for region in multiregion.regions]
+    if not names:
+        yield "Multiregion: no regions; name each in a region block"
+    if "" in names:
+        yield "Multiregion: a region without a name"
+    for name in sorted({name for name in names if name and names.count(name) > 1}):
+        yield f'Multiregion: region "{name}" is named twice'
+    for region in multiregion.regions:
+        if region.count < 0:
+            yield f'Multiregion: region "{region.name}": count is {region.count}; it must not be negative'
+    strategy = multiregion.strategy
+    if strategy is not None and strategy.max_parallel < 0:
+        yield f"Multiregion: max_parallel is {strategy.max_parallel}; it must not be negative"
+    if strategy is not None and strategy.on_failure not in ON_FAILURE:
+        yield f'Multiregion: on_failure is "{strategy.on_failure}"; it must be "", fail_all or fail_local'

@@ -172,6 +172,9 @@ DEPLOYMENT_PROMOTE: Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse
 DEPLOYMENT_UNBLOCK: Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse] = Method(
     "Deployment.Unblock", r.DeploymentUpdateRequest, r.DeploymentUpdateResponse, "write"
 )
+DEPLOYMENT_STEP: Method[r.DeploymentStepRequest, r.DeploymentUpdateResponse] = Method(
+    "Deployment.Step", r.DeploymentStepRequest, r.DeploymentUpdateResponse, "write"
+)
 DEPLOYMENT_SET_HEALTH: Method[r.DeploymentUpdateRequest, r.DeploymentUpdateResponse] = Method(
     "Deployment.SetAllocHealth", r.DeploymentUpdateRequest, r.DeploymentUpdateResponse, "write"
 )

@@ -91,9 +91,13 @@ class JobStatusesRequest(ReadRequest, frozen=True):
 
 
 class JobRegisterRequest(Request, frozen=True):
-    """Register a job in canonical form. enforce_index: only when its job_modify_index is this (0: must not exist)."""
+    """Register a job in canonical form. enforce_index: only when its job_modify_index is this (0: must not exist).
+
+    regional: the job is the copy that one region of several gets.
+    """
 
     job: Job | None = None
+    regional: bool = False
     submission: JobSubmission | None = None
     enforce_index: bool = False
     job_modify_index: int = 0
@@ -154,10 +158,11 @@ class JobValidateResponse(Wire, frozen=True):
 
 
 class JobDeregisterRequest(Request, frozen=True):
-    """Stop a job; purge forgets it at once."""
+    """Stop a job; purge forgets it at once. everywhere: in all regions of a job of several."""
 
     id: str = ""
     purge: bool = False
+    everywhere: bool = False
     eval_priority: int = 0
     no_shutdown_delay: bool = False
 
@@ -316,6 +321,13 @@ class DeploymentUpdateRequest(Request, frozen=True):
     groups: tuple[str, ...] = ()
     healthy_allocation_ids: tuple[str, ...] = ()
     unhealthy_allocation_ids: tuple[str, ...] = ()
+
+
+class DeploymentStepRequest(Request, frozen=True):
+    """What other regions mean for a deployment. act: start, fail or succeed (`lepa.model.multiregion`)."""
+
+    id: str = ""
+    act: str = ""
 
 
 class DeploymentUpdateResponse(Wire, frozen=True):

@@ -30,6 +30,8 @@ from lepa.scheduler.reschedule import WINDOW_NS, next_move, reschedules_at_all
 
 UNKNOWN = "unknown"
 ACTIVE_DEPLOYMENTS = frozenset({"running", "paused", "initializing", "pending", "blocked", "unblocking"})
+HELD = frozenset({"paused", "failed", "pending"})
+"""Statuses of deployments that make nothing new: somebody has to decide, or it is another region's turn."""
 
 
 @dataclass

@@ -26,6 +26,7 @@ from lepa.model.policies import UpdateStrategy
 from lepa.model.usage import has_ended, is_stopped
 from lepa.scheduler.alloc_sets import (
     ACTIVE_DEPLOYMENTS,
+    HELD,
     AllocSets,
     AllocSorter,
     NameIndex,
@@ -147,7 +148,7 @@ class GroupStep:
             wanted = self._strategy.canary if destructive and deployment is None else 0
         if not wanted:
             return False
-        if not failed and (deployment is None or deployment.status != "paused"):
+        if not failed and (deployment is None or deployment.status not in HELD):
             self._keep_canaries(ours, wanted, destructive)
         return True
 
@@ -258,7 +259,7 @@ class GroupStep:
             name = alloc.name if names.claim(alloc.name) else names.take()
             self._place(name, self._older_job(alloc, canarying), previous=alloc)
             missing -= 1
-        ready = not canarying and (self._deployment is None or self._deployment.status not in ("paused", "failed"))
+        ready = not canarying and (self._deployment is None or self._deployment.status not in HELD)
         orphans = self._orphans()
         for _ in range(missing):
             name = names.take()
@@ -324,7 +325,7 @@ class GroupStep:
         if self._strategy is None:
             return len(destructive)
         deployment = self._deployment
-        if canarying or (deployment is not None and deployment.status in ("paused", "failed")):
+        if canarying or (deployment is not None and deployment.status in HELD):
             return 0
         unproven = 0
         if deployment is not None and deployment.status in ACTIVE_DEPLOYMENTS:

@@ -8,6 +8,8 @@ to changes nothing more.
 
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from lepa.model.allocation import Allocation
 from lepa.model.deployment import Deployment, DeploymentState
 from lepa.model.evaluation import Evaluation
@@ -24,6 +26,7 @@ CANCELLED_STOPPED = "Cancelled because job is stopped"
 CANCELLED_NEWER = "Cancelled due to newer version of job"
 DEPLOYMENT_RUNNING = "Deployment is running"
 DEPLOYMENT_DONE = "Deployment completed successfully"
+DEPLOYMENT_PENDING = "Deployment is pending, waiting for peer region"
 
 
 def reconcile(evaluation: Evaluation, view: View, now_ns: int, new_id: Callable[[], str]) -> Changes:
@@ -101,11 +104,23 @@ class _Reconciler:
             create_time=self._now_ns,
             modify_time=self._now_ns,
         )
+        if job.multiregion is not None:
+            self._wait_for_peers()
+
+    def _wait_for_peers(self) -> None:
+        """A job of several regions changes nothing before it is this region's turn; then it is looked at again."""
+        opened = self._changes.deployment
+        assert opened is not None
+        waiting = msgspec.structs.replace(
+            opened, is_multiregion=True, status="pending", status_description=DEPLOYMENT_PENDING
+        )
+        cancelled = self._changes.deployment_updates
+        self._changes = Changes(deployment=waiting, deployment_updates=cancelled, desired=self._changes.desired)
 
     def _complete_deployment(self, by_group: dict[str, list[Allocation]]) -> None:
         """A deployment is done when nothing is left to change and every group has its healthy allocations."""
         deployment, changes = self._deployment, self._changes
-        if deployment is None or deployment.status != "running":
+        if deployment is None or deployment.status != "running" or deployment.is_multiregion:
             return
         if changes.placements or changes.stops or changes.updates or changes.followups or changes.deployment:
             return

@@ -27,7 +27,21 @@ from lepa.model.policies import ParameterizedJobConfig
         ({"TaskGroups": []}, "Missing job task groups"),
         ({"Payload": "eA=="}, "job can't be submitted with a payload, only dispatched"),
         ({"Dispatched": True}, "job can't be submitted with 'Dispatched' set"),
-        ({"Multiregion": {}}, "Multiregion jobs are not supported"),
+        ({"Multiregion": {}}, "Multiregion: no regions; name each in a region block"),
+        ({"Multiregion": {"Regions": [{"Name": ""}]}}, "Multiregion: a region without a name"),
+        ({"Multiregion": {"Regions": [{"Name": "a"}, {"Name": "a"}]}}, 'Multiregion: region "a" is named twice'),
+        (
+            {"Multiregion": {"Regions": [{"Name": "a", "Count": -1}]}},
+            'region "a": count is -1; it must not be negative',
+        ),
+        (
+            {"Multiregion": {"Strategy": {"MaxParallel": -1}, "Regions": [{"Name": "a"}]}},
+            "Multiregion: max_parallel is -1; it must not be negative",
+        ),
+        (
+            {"Multiregion": {"Strategy": {"OnFailure": "panic"}, "Regions": [{"Name": "a"}]}},
+            'Multiregion: on_failure is "panic"; it must be "", fail_all or fail_local',
+        ),
     ],
 )
 def test_a_broken_job_is_refused(job: dict[str, Any], message: str) -> None:

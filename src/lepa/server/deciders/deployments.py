@@ -8,13 +8,13 @@ goes on, in this order:
       the group has no progress deadline, or
       no tries to move it are left                   fail it
     a group's progress deadline has passed           fail it
-    all groups are healthy and promoted              it has succeeded
+    all groups are healthy and promoted              it has succeeded; of a job of several regions, it waits for them
     all canaries are healthy and may promote         promote them
     unhealthy allocations wait for permission        let them be replaced
     somebody became healthy since the last look      look again: the next step may be due
 
-A paused deployment is only watched for failures of the first kind. A deployment whose job has a newer version is the
-scheduler's to cancel.
+A deployment that is held (paused, or by other regions) is only watched for failures of the first kind. One whose job
+has a newer version is the scheduler's to cancel.
 """
 
 from collections.abc import Iterator
@@ -29,6 +29,9 @@ from lepa.state.commands import allocations as allocation_commands
 from lepa.state.commands import deployments as commands
 from lepa.state.commands.draft import Draft
 from lepa.state.snapshot import Snapshot
+
+HELD = frozenset({"paused", "pending", "blocked", "unblocking"})
+"""Statuses in which nothing is expected of allocations."""
 
 
 class Order(NamedTuple):
@@ -51,6 +54,8 @@ class Order(NamedTuple):
             commands.fail_deployment(draft, self.deployment_id, self.reason, revert=self.revert)
         elif self.act == "succeed":
             commands.succeed_deployment(draft, self.deployment_id)
+        elif self.act == "block":
+            commands.block_deployment(draft, self.deployment_id)
         elif self.act == "promote":
             commands.promote_deployment(draft, self.deployment_id)
         elif self.act == "replace":
@@ -84,10 +89,12 @@ def _decide(snapshot: Snapshot, deployment: Deployment, now_ns: int) -> Order | 
     allocs = snapshot.deployment_allocations(deployment.id)
     if (hopeless := _hopeless(deployment, job, allocs)) is not None:
         return Order("fail", deployment.id, commands.UNHEALTHY, revert=hopeless.auto_revert)
-    if deployment.status == "paused":
+    if deployment.status in HELD:
         return None
     if (late := _late(snapshot, deployment, now_ns)) is not None:
         return Order("fail", deployment.id, commands.NO_PROGRESS, revert=late.auto_revert)
+    if _succeeded(deployment) and deployment.is_multiregion:
+        return Order("block", deployment.id, commands.BLOCKED)
     if _succeeded(deployment):
         return Order("succeed", deployment.id, commands.SUCCESSFUL)
     if _may_promote(snapshot, deployment):
@@ -124,7 +131,7 @@ def _late(snapshot: Snapshot, deployment: Deployment, now_ns: int) -> Deployment
 
 
 def _deadlines(snapshot: Snapshot, deployment: Deployment) -> Iterator[int]:
-    if deployment.status == "paused":
+    if deployment.status in HELD:
         return
     for name, state in deployment.task_groups.items():
         if _needs_progress(snapshot, deployment, name, state):

@@ -66,8 +66,12 @@ class DeploymentEndpoints:
         return await self._write(lambda draft: commands.promote_deployment(draft, request.id, groups))
 
     async def unblock(self, request: r.DeploymentUpdateRequest) -> Reply[r.DeploymentUpdateResponse]:
-        """Let a deployment go on that waits for other regions. None does: no job has several."""
+        """Let a deployment succeed that waits for other regions."""
         return await self._write(lambda draft: commands.unblock_deployment(draft, request.id))
+
+    async def step(self, request: r.DeploymentStepRequest) -> Reply[r.DeploymentUpdateResponse]:
+        """What the other regions of its job mean for it."""
+        return await self._write(lambda draft: commands.step_deployment(draft, request.id, request.act))
 
     async def set_health(self, request: r.DeploymentUpdateRequest) -> Reply[r.DeploymentUpdateResponse]:
         """Say which allocations work."""
@@ -101,6 +105,7 @@ class DeploymentEndpoints:
             m.DEPLOYMENT_PAUSE: self.pause,
             m.DEPLOYMENT_PROMOTE: self.promote,
             m.DEPLOYMENT_UNBLOCK: self.unblock,
+            m.DEPLOYMENT_STEP: self.step,
             m.DEPLOYMENT_SET_HEALTH: self.set_health,
         }
         return {**queries.answers(QUERIES), **writes}

@@ -29,6 +29,8 @@ UNHEALTHY: Final = "Failed due to unhealthy allocations"
 NO_PROGRESS: Final = "Failed due to progress deadline"
 FAILED_BY_USER: Final = "Deployment marked as failed"
 JOB_STOPPED: Final = "Cancelled because job is stopped"
+BLOCKED: Final = "Deployment is complete but waiting for peer region"
+FAILED_BY_PEER: Final = "Failed because of an error in peer region"
 
 
 class DeploymentWritten(NamedTuple):
@@ -174,10 +176,30 @@ def promote_deployment(draft: Draft, deployment_id: str, groups: Collection[str]
     return DeploymentWritten(written, _evaluate(draft, written, job) if job is not None else None)
 
 
+def block_deployment(draft: Draft, deployment_id: str) -> None:
+    """Everything wanted is healthy here; other regions are not done yet."""
+    set_deployment_status(draft, _active(draft, deployment_id), "blocked", BLOCKED)
+
+
 def unblock_deployment(draft: Draft, deployment_id: str) -> DeploymentWritten:
-    """Refuse: only deployments of several regions are ever blocked, and there are none."""
+    """Success, whatever becomes of other regions."""
     deployment = _active(draft, deployment_id)
-    raise invalid(f'can\'t unblock deployment "{deployment.id}": it is {deployment.status}, not blocked')
+    if deployment.status != "blocked":
+        raise invalid(f'can\'t unblock deployment "{deployment.id}": it is {deployment.status}, not blocked')
+    succeed_deployment(draft, deployment_id)
+    return DeploymentWritten(deployment, None)
+
+
+def step_deployment(draft: Draft, deployment_id: str, act: str) -> DeploymentWritten:
+    """What the other regions of a job mean for its deployment here: start, fail or succeed."""
+    deployment = _active(draft, deployment_id)
+    if act == "fail":
+        return fail_deployment(draft, deployment_id, FAILED_BY_PEER)
+    if act == "start" and deployment.status == "pending":
+        return pause_deployment(draft, deployment_id, pause=False)
+    if act == "succeed" and deployment.status == "blocked":
+        return unblock_deployment(draft, deployment_id)
+    raise invalid(f'deployment "{deployment.id}" is {deployment.status}: "{act}" is not its next step')
 
 
 def set_health(
