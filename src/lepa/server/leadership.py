@@ -6,6 +6,7 @@ deciders. When it loses the election all of that ends; a write that was under wa
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -223,8 +224,9 @@ class Leadership:
 
     async def changed(self, deadline: float) -> None:
         """Return when leading begins or ends here or elsewhere, or at the deadline (of the clock's `now`)."""
-        await Alarm(self._parts.clock, self._tasks).wait(self._changed, deadline)
-        self._announce()  # whoever waits longer waits on a fresh event
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(max(0.0, deadline - self._parts.clock.now())):
+                await self._changed.wait()
 
     async def confirm(self) -> None:
         """Return when this server has certainly led at some moment after the call. Raises LepaError(no_leader).
