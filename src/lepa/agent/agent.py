@@ -39,6 +39,7 @@ from lepa.catalog.watcher import Watcher
 from lepa.client.client import Client
 from lepa.client.devices import Devices
 from lepa.client.fingerprint.registry import Fingerprint
+from lepa.client.node_options import allowed
 from lepa.consul.app import ConsulApi
 from lepa.consul.edge import Bodies, ConsulSettings, Guest, own_services
 from lepa.consul.following import Following
@@ -143,8 +144,17 @@ class Agent:
         wanted = client_settings(self.config, data, self._http_address, COMPATIBLE_VERSION, dev=self.dev)
         supervisor = await Supervisor.connect(str(data / "supervisor"), clock=self._clock)
         self._stack.push_async_callback(self._leave_supervisor, supervisor)
-        host = DriverHost(supervisor=supervisor, clock=self._clock, state_dir=str(data / "drivers"))
-        drivers = build_drivers(host, wanted.plugins)
+        host = DriverHost(
+            supervisor=supervisor,
+            clock=self._clock,
+            state_dir=str(data / "drivers"),
+            chroot_env=self.config.client.chroot_env,
+        )
+        drivers = {
+            name: driver
+            for name, driver in build_drivers(host, wanted.plugins).items()
+            if allowed(wanted.options, "driver", name)
+        }
         fingerprint = Fingerprint(wanted, self._clock)
         devices = Devices(build_device_plugins(wanted.plugins))
         client = Client(wanted, caller, drivers, fingerprint, self._clock, self._random, self._metrics, devices=devices)

@@ -149,6 +149,36 @@ class Overlay(Section, frozen=True):
     encrypted: bool = False
 
 
+class Wait(Section, frozen=True):
+    """The least and the most of a wait."""
+
+    min: str = ""
+    max: str = ""
+
+
+class Retry(Section, frozen=True):
+    """How often something is tried again (0: for ever), and the pauses between."""
+
+    attempts: int = 12
+    backoff: str = "250ms"
+    max_backoff: str = "1m"
+
+
+class Template(Section, frozen=True):
+    """How templates are rendered."""
+
+    function_denylist: tuple[str, ...] = ("executeTemplate", "plugin", "writeToFile")
+    disable_file_sandbox: bool = False
+    block_query_wait: str = "5m"
+    wait: Wait = Wait(min="5s", max="4m")
+    wait_bounds: Wait = Wait(min="0s", max="24h")
+    nomad_retry: Retry = Retry()
+    consul_retry: Retry = Retry()
+    vault_retry: Retry = Retry()
+    max_stale: str = "87600h"
+    vault_default_lease_duration: str = "5m"
+
+
 class Artifact(Section, frozen=True):
     """What artifacts may cost and where they may come from; sizes such as "100GB", in powers of 1,000."""
 
@@ -227,7 +257,7 @@ class Client(Section, frozen=True):
     bridge_network_hairpin_mode: bool = False
     bind_wildcard_default_host_network: bool = True
     chroot_env: dict[str, str] = {}
-    template: dict[str, Any] = {}
+    template: Template = Template()
     artifact: Artifact = Artifact()
     drain_on_shutdown: dict[str, Any] | None = None
 
@@ -380,8 +410,8 @@ class Config(Section, frozen=True):
 IGNORED = (
     "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "plugin_dir",
     "server.default_scheduler_config", "server.search",
-    "server.job_default_priority", "client.default_ineligible", "client.chroot_env",
-    "client.template", "client.drain_on_shutdown", "client.disk_free_mb",
+    "server.job_default_priority", "client.default_ineligible",
+    "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.disable_hostname",
     "telemetry.use_node_name", "telemetry.include_alloc_metadata_in_metrics", "telemetry.statsd_address",
     "telemetry.statsite_address",

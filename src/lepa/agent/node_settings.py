@@ -3,8 +3,9 @@
 import ipaddress
 from pathlib import Path
 
-from lepa.agent.config import Artifact, Config, Plugin, ShipLogs, seconds, size
+from lepa.agent.config import Artifact, Config, Plugin, ShipLogs, Template, seconds, size
 from lepa.client.hooks.artifact_settings import ArtifactSettings
+from lepa.client.hooks.template_settings import TemplateSettings
 from lepa.client.settings import ClientSettings, OverlaySettings, ReservedSettings
 from lepa.client.shipping.settings import ShipSettings, check
 from lepa.model.errors import invalid
@@ -55,6 +56,7 @@ def client_settings(config: Config, data: Path, http_address: str, version: str,
         gc_interval_s=seconds(client.gc_interval, "client.gc_interval"),
         gc_allocs_max=client.gc_max_allocs,
         gc_disk_usage_percent=client.gc_disk_usage_threshold,
+        templates=_templates(client.template),
         artifacts=_artifacts(client.artifact),
         ship_logs=tuple(_receiver(name, receiver) for name, receiver in client.ship_logs.items()),
         exec_allowed=not client.disable_remote_exec,
@@ -80,6 +82,28 @@ def client_settings(config: Config, data: Path, http_address: str, version: str,
         allocs_max=client.node_max_allocs,
         exit_with_agent=dev,
         version=version,
+    )
+
+
+def _templates(wanted: Template) -> TemplateSettings:
+    """How templates are rendered. Raises LepaError(invalid) for what is no time."""
+
+    def of(value: str, name: str, default: str) -> float:
+        return seconds(value or default, f"client.template.{name}")
+
+    return TemplateSettings(
+        denied=wanted.function_denylist,
+        file_sandbox=not wanted.disable_file_sandbox,
+        quiet_s=of(wanted.wait.min, "wait.min", "5s"),
+        quiet_max_s=of(wanted.wait.max, "wait.max", "4m"),
+        bounds_s=(
+            of(wanted.wait_bounds.min, "wait_bounds.min", "0s"),
+            of(wanted.wait_bounds.max, "wait_bounds.max", "24h"),
+        ),
+        query_s=of(wanted.block_query_wait, "block_query_wait", "5m"),
+        attempts=wanted.nomad_retry.attempts,
+        backoff_s=of(wanted.nomad_retry.backoff, "nomad_retry.backoff", "250ms"),
+        backoff_max_s=of(wanted.nomad_retry.max_backoff, "nomad_retry.max_backoff", "1m"),
     )
 
 

@@ -71,6 +71,7 @@ class NodeParts:
     builders: asyncio.Semaphore
     networks: Networks
     kill_timeout_max_s: float = 30.0
+    options: Mapping[str, str] = field(default_factory=dict)
     devices: Devices = field(default_factory=Devices)
 
 
@@ -124,6 +125,7 @@ class AllocRunner:
             host_env=self._parts.host_env,
             may_start=self._parts.may_start,
             devices=self._parts.devices,
+            options=self._parts.options,
             hooks=[*self._parts.hooks(self.directory, place), _ServicesHook(self, task.name)],
             kill_timeout_max_s=self._parts.kill_timeout_max_s,
         )

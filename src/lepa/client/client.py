@@ -37,6 +37,7 @@ from lepa.client.local_state import LocalState
 from lepa.client.network.networks import Networks
 from lepa.client.network.overlays import Overlays
 from lepa.client.network.tunnels import names
+from lepa.client.node_options import hidden_variables
 from lepa.client.server_link import ServerLink
 from lepa.client.service_sync import ServiceSync
 from lepa.client.settings import ClientSettings
@@ -221,7 +222,8 @@ class Client:
             http=self._http,
             clock=self._clock,
             random=self._random,
-            host_env=dict(os.environ),
+            host_env=self._host_environment(),
+            options=self._settings.options,
             hooks=self._hooks,
             may_start=self._allocations.may_start,
             earlier=self._allocations.earlier,
@@ -231,12 +233,16 @@ class Client:
             devices=self._devices,
         )
 
+    def _host_environment(self) -> dict[str, str]:
+        hidden = hidden_variables(self._settings.options)
+        return {name: value for name, value in os.environ.items() if name not in hidden}
+
     def _default_hooks(self, directory: AllocDir, place: Place) -> list[TaskHook]:
         found: list[TaskHook] = [PayloadHook(directory)]
         if place.task.artifacts:
             found.append(ArtifactHook(directory, self._downloads, self._settings.artifacts))
         if place.task.templates:
-            found.append(TemplateHook(directory, self._caller, self._clock, self._random))
+            found.append(TemplateHook(directory, self._caller, self._clock, self._random, self._settings.templates))
         return [*found, *self._shipping.hooks(directory, place)]
 
     def _forgotten(self) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 
 from lepa.client.hooks.artifact_settings import ArtifactSettings
+from lepa.client.hooks.template_settings import TemplateSettings
 from lepa.client.shipping.settings import ShipSettings
 from lepa.model.node import ClientHostNetworkConfig, ClientHostVolumeConfig
 
@@ -77,6 +78,7 @@ class ClientSettings(msgspec.Struct, frozen=True):
     gc_interval_s: float = 60.0
     gc_disk_usage_percent: float = 80.0
     exec_allowed: bool = True
+    templates: TemplateSettings = TemplateSettings()
     artifacts: ArtifactSettings = ArtifactSettings()
     ship_logs: tuple[ShipSettings, ...] = ()
     cni_path: str = "/opt/cni/bin:/usr/lib/cni"

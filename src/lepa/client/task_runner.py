@@ -21,6 +21,7 @@ from lepa.client.alloc_dir import AllocDir
 from lepa.client.devices import Devices
 from lepa.client.hooks.protocol import HookError, Setup, TaskHook
 from lepa.client.local_state import LocalState, TaskRecord
+from lepa.client.node_options import user_problem
 from lepa.client.restart_tracker import RestartTracker, Verdict
 from lepa.client.task_config import CONTAINER_DIRECTORIES, task_config
 from lepa.client.task_env import Directories, Place
@@ -61,6 +62,7 @@ class Surroundings:
     hooks: Sequence[TaskHook] = ()
     devices: Devices = field(default_factory=Devices)
     kill_timeout_max_s: float = 30.0
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -280,6 +282,8 @@ class TaskRunner:
         if problems := self._around.driver.problems(config.config):
             text = f"failed to parse config: {'; '.join(problems)}"
             raise HookError(text, recoverable=False, event="Failed Validation")
+        if problem := user_problem(self._around.options, self.task.driver, config.user):
+            raise HookError(problem, recoverable=False, event="Failed Validation")
         isolated = self._around.driver.capabilities.isolation != "none"
         self._around.directory.give_secrets(self.task.name, config.user, isolated=isolated)
         await self._remember(TaskRecord(driver=self.task.driver, task_id=config.id, state=self.state))

@@ -9,7 +9,7 @@ import contextlib
 import os
 import shutil
 import stat
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -89,8 +89,17 @@ class OciExec(SupervisedDriver):
     cgroup_view = False
     capabilities = Capabilities(isolation="chroot")
 
-    def __init__(self, supervisor: Supervisor, clock: Clock, settings: ExecSettings, state_dir: str) -> None:
+    def __init__(
+        self,
+        supervisor: Supervisor,
+        clock: Clock,
+        settings: ExecSettings,
+        state_dir: str,
+        chroot_env: Mapping[str, str] | None = None,
+    ) -> None:
+        """chroot_env: what tasks see of the host, path -> path inside."""
         super().__init__(supervisor, clock)
+        self._chroot_env = chroot_env or {path: path for path in HOST_FOLDERS}
         self._settings = settings
         self._state_dir = os.path.join(os.path.abspath(state_dir), self.name)
         self._runtime: OciRuntime | None = None
@@ -134,7 +143,7 @@ class OciExec(SupervisedDriver):
         )
         bundle = self._bundle_dir(task.id)
         os.makedirs(bundle, mode=0o700, exist_ok=True)
-        binds = [*_binds(task), *self._dns_binds(task, bundle)]
+        binds = [*_binds(task, self._chroot_env), *self._dns_binds(task, bundle)]
         cgroup = f"/{cgroups.PARENT}/{task.id}"
         devices = [_device(each, user) for each in task.devices]
         isolation, limits = self._isolation(task, user), self._limits(task)
@@ -218,7 +227,12 @@ class OciExec(SupervisedDriver):
         isolation = Isolation(capabilities=capabilities_for(65534, (), (), self._settings.allow_caps))
         limits = Limits(memory_bytes=64 * MIB, cpu_shares=100)
         return bundle_config(
-            process, root, _host_binds(), isolation, limits, f"/{cgroups.PARENT}/{self.name}-{os.getpid()}"
+            process,
+            root,
+            _host_binds(self._chroot_env),
+            isolation,
+            limits,
+            f"/{cgroups.PARENT}/{self.name}-{os.getpid()}",
         )
 
     def _user(self, task: TaskConfig) -> Identity:
@@ -272,7 +286,7 @@ class OciExec(SupervisedDriver):
         return os.path.join(self._state_dir, "bundles", task_id)
 
 
-def _binds(task: TaskConfig) -> list[Bind]:
+def _binds(task: TaskConfig, host: Mapping[str, str]) -> list[Bind]:
     """The host's programs, the task's directories, and the volumes asked for."""
     own = [
         Bind(source, target)
@@ -280,7 +294,7 @@ def _binds(task: TaskConfig) -> list[Bind]:
         if source
     ]
     volumes = [Bind(each.host_path, each.task_path, each.read_only, each.propagation) for each in task.mounts]
-    return [*_host_binds(), *own, *volumes]
+    return [*_host_binds(host), *own, *volumes]
 
 
 def _device(node: DeviceNode, user: Identity) -> Device:
@@ -302,8 +316,10 @@ def _device(node: DeviceNode, user: Identity) -> Device:
     )
 
 
-def _host_binds() -> list[Bind]:
-    return [Bind(os.path.realpath(path), path, read_only=True) for path in HOST_FOLDERS if os.path.isdir(path)]
+def _host_binds(wanted: Mapping[str, str]) -> list[Bind]:
+    return [
+        Bind(os.path.realpath(path), inside, read_only=True) for path, inside in wanted.items() if os.path.exists(path)
+    ]
 
 
 def inside(command: str, task_dir: str) -> str:

@@ -32,11 +32,16 @@ log = logging.getLogger(__name__)
 
 
 class DriverHost(msgspec.Struct, frozen=True):
-    """What drivers get from the agent. state_dir: a directory of the agent's in which each may have its own."""
+    """What drivers get from the agent.
+
+    state_dir: a directory of the agent's in which each may have its own. chroot_env: what isolated tasks see of the
+    host, path -> path inside; empty: its programs and libraries.
+    """
 
     supervisor: Supervisor
     clock: Clock
     state_dir: str
+    chroot_env: dict[str, str] = {}
 
 
 Factory = Callable[[DriverHost, dict[str, Any]], Driver]
@@ -91,11 +96,11 @@ def _raw_exec(host: DriverHost, raw: dict[str, Any]) -> Driver:
 
 
 def _exec(host: DriverHost, raw: dict[str, Any]) -> Driver:
-    return OciExec(host.supervisor, host.clock, _settings(ExecSettings, "exec", raw), host.state_dir)
+    return OciExec(host.supervisor, host.clock, _settings(ExecSettings, "exec", raw), host.state_dir, host.chroot_env)
 
 
 def _java(host: DriverHost, raw: dict[str, Any]) -> Driver:
-    return OciJava(host.supervisor, host.clock, _settings(ExecSettings, "java", raw), host.state_dir)
+    return OciJava(host.supervisor, host.clock, _settings(ExecSettings, "java", raw), host.state_dir, host.chroot_env)
 
 
 def _qemu(host: DriverHost, raw: dict[str, Any]) -> Driver:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from lepa.client.fingerprint import cloud, host, networks
 from lepa.client.fingerprint.facts import Facts, HostFacts, merge
+from lepa.client.node_options import allowed
 from lepa.client.settings import ClientSettings
 from lepa.drivers.protocol import Driver
 from lepa.kit.durations import rfc3339
@@ -40,12 +41,15 @@ class Fingerprint:
 
     async def host(self) -> HostFacts:
         """Everything about the host. A fingerprinter that fails is logged and left out."""
-        found = await asyncio.gather(*(asyncio.to_thread(self._one, name) for name in FINGERPRINTERS))
+        found = await asyncio.gather(*(asyncio.to_thread(self._one, name) for name in self._wanted()))
         facts = merge([*found])
         resources = await asyncio.to_thread(host.resources, self._settings)
         modes = await asyncio.to_thread(networks.offered, self._settings)
         resources = replace(resources, networks=(*resources.networks, *modes))
         return HostFacts(facts.attributes, facts.links, resources, host.CGROUP)
+
+    def _wanted(self) -> list[str]:
+        return [name for name in FINGERPRINTERS if allowed(self._settings.options, "fingerprint", name)]
 
     def _one(self, name: str) -> Facts:
         try:

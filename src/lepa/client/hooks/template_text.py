@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from lepa.client.hooks import template_functions
+from lepa.client.hooks.template_settings import DENIED
 from lepa.kit import go_template
 from lepa.kit.go_template import FunctionError, TemplateError
 from lepa.model.errors import invalid
@@ -15,7 +16,8 @@ from lepa.model.service import ServiceRegistration
 
 SERVICE, SERVICES = "service", "services"
 
-DISABLED = ("executeTemplate", "plugin", "writeToFile")
+DISABLED = DENIED
+"""What no template may use unless the operator says otherwise; they would act as the agent."""
 ABSENT = (
     "key",
     "keyExists",
@@ -73,9 +75,20 @@ class Rendering(NamedTuple):
     missing: frozenset[Need]
 
 
-def render(text: str, world: World, *, left: str = "{{", right: str = "}}", strict: bool = False) -> Rendering:
-    """Render a template. strict: a key that a map does not have is an error. Raises LepaError(invalid)."""
-    asked = _Asked(world, strict=strict)
+def render(
+    text: str,
+    world: World,
+    *,
+    left: str = "{{",
+    right: str = "}}",
+    strict: bool = False,
+    denied: Sequence[str] = DISABLED,
+) -> Rendering:
+    """Render a template. Raises LepaError(invalid).
+
+    strict: a key that a map does not have is an error. denied: functions that this node does not allow.
+    """
+    asked = _Asked(world, denied, strict=strict)
     try:
         rendered = go_template.parse(with_delimiters(text, left, right), asked.functions()).render(None)
     except TemplateError as error:
@@ -86,8 +99,9 @@ def render(text: str, world: World, *, left: str = "{{", right: str = "}}", stri
 class _Asked:
     """The functions of one rendering, and what they were asked."""
 
-    def __init__(self, world: World, *, strict: bool) -> None:
+    def __init__(self, world: World, denied: Sequence[str], *, strict: bool) -> None:
         self._world = world
+        self._denied = denied
         self._strict = strict
         self.needs: set[Need] = set()
         self.missing: set[Need] = set()
@@ -105,9 +119,9 @@ class _Asked:
             "services": self._names,
             "parseJSON": lambda text: self._map(template_functions.parse_json(text)),
         }
-        refused = {name: _refusing(f"{name} is not allowed on this node") for name in DISABLED}
-        absent = {name: _refusing(_absence(name)) for name in ABSENT}
-        return template_functions.TEXT | own | refused | absent
+        refused = {name: _refusing(f"{name} is not allowed on this node") for name in self._denied}
+        absent = {name: _refusing(_absence(name)) for name in (*ABSENT, *DISABLED)}
+        return template_functions.TEXT | own | absent | refused
 
     def _must_env(self, name: str) -> str:
         if name not in self._world.env:

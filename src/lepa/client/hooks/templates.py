@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 from msgspec.structs import replace
 
@@ -20,6 +20,7 @@ from lepa.client.alloc_dir import AllocDir
 from lepa.client.hooks import template_text
 from lepa.client.hooks.env_file import parse_env_file
 from lepa.client.hooks.protocol import HookError, QuietHook, Setup
+from lepa.client.hooks.template_settings import TemplateSettings
 from lepa.client.hooks.template_text import SERVICE, Need
 from lepa.client.waiting import happens
 from lepa.drivers.protocol import TaskNetwork
@@ -38,12 +39,8 @@ log = logging.getLogger(__name__)
 NEEDS_MAX = 100
 ROUNDS_MAX = 16
 """Renderings until a template has said everything that it needs: each may depend on what the last one found."""
-QUIET_S = 5.0
-QUIET_MAX_S = 240.0
-RETRY_FIRST_S = 0.25
-RETRY_LAST_S = 60.0
-ATTEMPTS_MAX = 12
-CALL_S = WAIT_MAX_NS / SECOND * 1.2
+CALL_FACTOR = 1.2
+"""How much longer than the longest wait of a query its answer may take."""
 SOURCE_BYTES_MAX = 8 * 1024 * 1024
 
 
@@ -52,8 +49,16 @@ class TemplateHook(QuietHook):
 
     name = "templates"
 
-    def __init__(self, directory: AllocDir, caller: Caller, clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        directory: AllocDir,
+        caller: Caller,
+        clock: Clock,
+        random: Random,
+        settings: TemplateSettings | None = None,
+    ) -> None:
         self._directory = directory
+        self._settings = settings or TemplateSettings()
         self._caller = caller
         self._clock = clock
         self._random = random
@@ -128,7 +133,7 @@ class TemplateHook(QuietHook):
         """Render until nothing is missing."""
         text = await asyncio.to_thread(self._text, template, setup)
         for _ in range(ROUNDS_MAX):
-            world = _World(self._directory, setup, self._known, self._clock.now_ns())
+            world = _World(self._directory, setup, self._known, self._clock.now_ns(), self._settings)
             rendering = await asyncio.to_thread(
                 template_text.render,
                 text,
@@ -136,6 +141,7 @@ class TemplateHook(QuietHook):
                 left=template.left_delim,
                 right=template.right_delim,
                 strict=template.err_missing_key,
+                denied=self._settings.denied,
             )
             if not template.once:
                 self._needs |= rendering.needs
@@ -181,23 +187,23 @@ class TemplateHook(QuietHook):
     # Finding out
 
     async def _first_answer(self, need: Need, setup: Setup) -> Reply[Sequence[Any]]:
-        """Ask until somebody answers. Raises LepaError after ATTEMPTS_MAX times."""
-        delay_s = RETRY_FIRST_S
-        for attempt in range(1, ATTEMPTS_MAX + 1):
+        """Ask until somebody answers. Raises LepaError after as many attempts as the settings say."""
+        settings, delay_s, attempt = self._settings, self._settings.backoff_s, 1
+        while True:
             try:
                 return await self._ask(need, setup, 0)
             except LepaError as error:
-                if attempt == ATTEMPTS_MAX or error.code not in {"timeout", "no_leader", "internal"}:
+                if attempt == settings.attempts or error.code not in {"timeout", "no_leader", "internal"}:
                     raise
             await self._clock.sleep(delay_s)
-            delay_s = min(2 * delay_s, RETRY_LAST_S)
-        raise AssertionError("unreachable")
+            delay_s, attempt = min(2 * delay_s, settings.backoff_max_s), attempt + 1
 
     async def _ask(self, need: Need, setup: Setup, index: int) -> Reply[Sequence[Any]]:
         """What a template needs; when it differs from `index` or after the longest wait."""
-        namespace = setup.place.alloc.namespace
+        namespace, wait_ns = setup.place.alloc.namespace, min(int(self._settings.query_s * SECOND), WAIT_MAX_NS)
+        call_s = wait_ns / SECOND * CALL_FACTOR
         try:
-            async with asyncio.timeout(CALL_S):
+            async with asyncio.timeout(call_s):
                 if need.kind == SERVICE:
                     by_name = ServiceReadRequest(id=need.name, namespace=namespace, index=index, stale=True)
                     found = await self._caller.call(m.SERVICE_GET, by_name)
@@ -205,7 +211,7 @@ class TemplateHook(QuietHook):
                 listing = ReadRequest(namespace=namespace, index=index, stale=True)
                 names = await self._caller.call(m.SERVICE_LIST, listing)
         except TimeoutError as error:
-            raise LepaError("timeout", f"no server answered what a template needs within {CALL_S:g} s") from error
+            raise LepaError("timeout", f"no server answered what a template needs within {call_s:g} s") from error
         stubs = [stub for each in names.value if each.namespace == namespace for stub in each.services]
         return Reply(value=tuple((stub.service_name, stub.tags) for stub in stubs), index=names.index)
 
@@ -222,7 +228,8 @@ class TemplateHook(QuietHook):
         return self._setup.place.task.templates if self._setup is not None else ()
 
     async def _follow(self, need: Need) -> None:
-        delay_s = RETRY_FIRST_S
+        first_s, last_s = self._settings.backoff_s, self._settings.backoff_max_s
+        delay_s = first_s
         while True:
             assert self._setup is not None
             known = self._known[need]
@@ -231,9 +238,9 @@ class TemplateHook(QuietHook):
             except LepaError as error:
                 log.warning("template's service could not be followed service=%s error=%s", need.name, error.message)
                 await self._clock.sleep(delay_s)
-                delay_s = min(2 * delay_s, RETRY_LAST_S)
+                delay_s = min(2 * delay_s, last_s)
                 continue
-            delay_s = RETRY_FIRST_S
+            delay_s = first_s
             self._known[need] = now
             if _without_indexes(now.value) != _without_indexes(known.value):
                 self._changed.set()
@@ -252,7 +259,7 @@ class TemplateHook(QuietHook):
                 written = await self._render_all(setup, again=True)
             except LepaError as error:
                 setup.task.note("Template", error.message)
-                await self._clock.sleep(RETRY_LAST_S)
+                await self._clock.sleep(self._settings.backoff_max_s)
                 self._changed.set()
                 continue
             self._watch()
@@ -261,8 +268,10 @@ class TemplateHook(QuietHook):
     async def _quiet(self) -> None:
         """Wait until nothing has changed for a while, but not for ever."""
         waits = [template.wait for template in self._templates() if template.wait is not None]
-        quiet_s = min((wait.min / SECOND for wait in waits if wait.min is not None), default=QUIET_S)
-        last_s = min((wait.max / SECOND for wait in waits if wait.max is not None), default=QUIET_MAX_S)
+        quiet_s = self._settings.quiet(min((wait.min / SECOND for wait in waits if wait.min is not None), default=None))
+        last_s = self._settings.quiet_max(
+            min((wait.max / SECOND for wait in waits if wait.max is not None), default=None)
+        )
         until = self._clock.now() + last_s
         self._changed.clear()
         while self._clock.now() < until and await happens(self._changed, self._clock, quiet_s):
@@ -306,9 +315,15 @@ class _World:
     """What a template of a task may see."""
 
     def __init__(
-        self, directory: AllocDir, setup: Setup, known: Mapping[Need, Reply[Sequence[Any]]], now_ns: int
+        self,
+        directory: AllocDir,
+        setup: Setup,
+        known: Mapping[Need, Reply[Sequence[Any]]],
+        now_ns: int,
+        settings: TemplateSettings,
     ) -> None:
         self._directory = directory
+        self._sandbox = settings.file_sandbox
         self._task = setup.place.task.name
         self._known = known
         self.env = setup.env
@@ -320,12 +335,18 @@ class _World:
         return None if reply is None else reply.value
 
     def read_file(self, path: str) -> str:
-        """A file of the allocation."""
+        """A file of the allocation; any file of the host where the operator lifted that."""
+        if not self._sandbox and path.startswith("/") and not path.startswith(("/alloc/", "/local/", "/secrets/")):
+            return _text(open(path, "rb"), path)
         return _read(self._directory, self._directory.of_task(self._task, path))
 
 
 def _read(directory: AllocDir, path: str) -> str:
-    with confined.open_file(directory.path, path) as file:
+    return _text(confined.open_file(directory.path, path), path)
+
+
+def _text(opened: BinaryIO, path: str) -> str:
+    with opened as file:
         data = file.read(SOURCE_BYTES_MAX + 1)
     if len(data) > SOURCE_BYTES_MAX:
         raise invalid(f"{path} is larger than {SOURCE_BYTES_MAX} bytes")
