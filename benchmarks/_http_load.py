@@ -25,7 +25,7 @@ def measure(port: int, path: str, callers: int, seconds: float, width: int = 1) 
     return result
 
 
-def _requests(path: str, width: int) -> Any:
+def requests_for(path: str, width: int) -> Any:
     rest = ",0.5" * (width - 1)
     number = 1_000_000_000 + (time_ns() // 1000) % 8_000_000_000  # Other inputs than the run before.
     body = '{"input":[%d.5%s]}'
@@ -37,7 +37,7 @@ def _requests(path: str, width: int) -> Any:
         yield template % number
 
 
-def _connections(port: int, callers: int) -> list[socket.socket]:
+def connections_to(port: int, callers: int) -> list[socket.socket]:
     connections = [socket.create_connection(("127.0.0.1", port)) for _ in range(callers)]
     for connection in connections:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -46,9 +46,9 @@ def _connections(port: int, callers: int) -> list[socket.socket]:
 
 def run(port: int, path: str, callers: int, seconds: float, width: int) -> dict[str, Any]:
     """Load the server; the first quarter warms it up and is not counted."""
-    requests = _requests(path, width)
+    requests = requests_for(path, width)
     poll = select.epoll()
-    by_fd = {connection.fileno(): connection for connection in _connections(port, callers)}
+    by_fd = {connection.fileno(): connection for connection in connections_to(port, callers)}
     sent_at: dict[int, float] = {}
     for fd, connection in by_fd.items():
         poll.register(fd, select.EPOLLIN)

@@ -74,10 +74,10 @@ FIGURES = (*(q.name for q in QUESTIONS), *(f"{q.name}.p99_ms" for q in QUESTIONS
 def run() -> list[Figure]:
     with tempfile.TemporaryDirectory(prefix="lepa-bench-") as text:
         folder = Path(text)
-        models = _save_models(folder)
+        models = save_models(folder)
         mosec = install("mosec", folder / "mosec")
         figures = []
-        with _cluster(folder) as connection:
+        with cluster(folder) as connection:
             for name, directory in models.items():
                 connection.register_application(name, "doubles", "-1", SLO_MICROS)
                 connection.build_and_deploy_model(name, 1, "doubles", directory)
@@ -90,7 +90,7 @@ def run() -> list[Figure]:
 
 def _figures(connection: ClipperConnection, question: Question, peer: str, port: int, path: str) -> list[Figure]:
     query_port = connection.cm.get_query_addr().port
-    _wait_for_model(connection, question)
+    wait_for_model(connection, question)
     ours, theirs = [], []
     for _ in range(ROUNDS):
         load = (question.callers, SECONDS, question.width)
@@ -111,7 +111,7 @@ def _median(results: list[dict[str, Any]], key: str) -> float:
 # Models
 
 
-def _save_models(folder: Path) -> dict[str, Path]:
+def save_models(folder: Path) -> dict[str, Path]:
     """Deployable directories, by name."""
     from sklearn.datasets import load_digits
     from sklearn.ensemble import RandomForestClassifier
@@ -139,7 +139,7 @@ def _save_models(folder: Path) -> dict[str, Path]:
     return {name: folder / name for name in made}
 
 
-def _wait_for_model(connection: ClipperConnection, question: Question) -> None:
+def wait_for_model(connection: ClipperConnection, question: Question) -> None:
     """Return when the query frontend has read about the model."""
     for _ in range(200):
         if not connection.predict(question.model, [0.0] * question.width)["default"]:
@@ -152,7 +152,7 @@ def _wait_for_model(connection: ClipperConnection, question: Question) -> None:
 
 
 @contextlib.contextmanager
-def _cluster(folder: Path) -> Iterator[ClipperConnection]:
+def cluster(folder: Path) -> Iterator[ClipperConnection]:
     manager = LocalContainerManager("bench", folder, query_port=0, management_port=0, rpc_port=0)
     connection = ClipperConnection(manager)
     connection.start_clipper()

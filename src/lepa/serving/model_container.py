@@ -23,6 +23,8 @@ A model that raises, wants to exit, or answers with nonsense, fails queries and 
 again one by one, so that only the queries that cannot be answered are refused. A process that the model forks has none
 of the connections: it could neither answer nor keep the frontend from noticing that this one is gone. The exit codes
 are Clipper's: 1, and 3 for a missing package.
+
+A replica is waited for while it starts, so what not every one needs is imported where it is needed.
 """
 
 import contextlib
@@ -44,9 +46,8 @@ import numpy as np
 from msgspec import Struct
 
 from lepa.model.errors import LepaError, invalid
-from lepa.serving import admin_client, model_directory, zmtp
+from lepa.serving import model_directory, zmtp
 from lepa.serving.addresses import Address
-from lepa.serving.addressing import Locator, dns_provider
 from lepa.serving.container_rpc import (
     HEARTBEAT_FRAMES,
     Batch,
@@ -59,7 +60,6 @@ from lepa.serving.container_rpc import (
 from lepa.serving.frameworks import PredictFunction
 from lepa.serving.inputs import InputType, input_type
 from lepa.serving.message_socket import MessageSocket, PeerGone
-from lepa.serving.model_archive import parse_image, unpack
 
 log = logging.getLogger(__name__)
 
@@ -180,6 +180,10 @@ def _plain(value: Any) -> Any:
 
 def fetch_model(settings: ContainerSettings) -> None:
     """Fetch the model's archive from the management frontend, which may be on its way up or elsewhere."""
+    from lepa.serving import admin_client
+    from lepa.serving.addressing import Locator, dns_provider
+    from lepa.serving.model_archive import parse_image, unpack
+
     image = parse_image(settings.model_image)
     locator = Locator(dns_provider(settings.discovery))
     give_up = time.monotonic() + FETCH_TIMEOUT_S
@@ -342,6 +346,8 @@ class FrontendFinder:
         if not settings.rpc_service or settings.balanced:
             self.places = (Place(settings.frontend),)
         if settings.rpc_service:
+            from lepa.serving.addressing import Locator, dns_provider
+
             self._locator = Locator(dns_provider(settings.discovery))
             threading.Thread(target=self._follow, name="find-frontends", daemon=True).start()
 

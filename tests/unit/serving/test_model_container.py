@@ -13,7 +13,7 @@ import pytest
 import zmq
 
 from lepa.model.errors import LepaError
-from lepa.serving import model_container
+from lepa.serving import addressing, model_container
 from lepa.serving.addresses import Address
 from lepa.serving.addressing import StaticProvider
 from lepa.serving.container_rpc import (
@@ -226,7 +226,7 @@ def test_sessions_through_a_balancer_end_up_at_different_frontends(
     monkeypatch.setattr(model_container, "KEEP_EVERY_S", 0.02)
     monkeypatch.setattr(model_container, "REDIAL_FIRST_S", 0.05)
     provider = StaticProvider([Address("10.0.0.1", 1), Address("10.0.0.2", 2)])
-    monkeypatch.setattr(model_container, "dns_provider", lambda url: provider)
+    monkeypatch.setattr(addressing, "dns_provider", lambda url: provider)
     balancer = Address("127.0.0.1", frontend.port)
     settings = ContainerSettings("m", "1", Path("/model"), "doubles", balancer, rpc_service="front", balanced=True)
     container = ModelContainer(settings, lambda rows: rows[:, 0])
