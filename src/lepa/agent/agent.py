@@ -29,7 +29,9 @@ from lepa.agent.log_tap import LogTap
 from lepa.agent.node_settings import client_settings
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
 from lepa.agent.server_part import ServerPart
+from lepa.agent.server_settings import KEYRING_FOLDER
 from lepa.agent.servers_known import client_servers
+from lepa.agent.store_settings import server_folder
 from lepa.agent.tls import AgentTls
 from lepa.api.app import Api
 from lepa.api.edge import Edge
@@ -58,6 +60,7 @@ from lepa.rpc.channel import HttpCaller, ServerSession
 from lepa.rpc.methods import Caller
 from lepa.sdk.address import Target
 from lepa.sdk.async_connection import AsyncConnection
+from lepa.server.key_file import load_or_make
 
 log = logging.getLogger(__name__)
 
@@ -121,6 +124,7 @@ class Agent:
                 prometheus=config.telemetry.prometheus_metrics,
                 debug=config.enable_debug,
                 tls=self._tls.towards_agents(),
+                acl=config.acl.enabled,
             ),
         )
         listeners = [(host, config.ports.http) for host in hosts]
@@ -199,8 +203,18 @@ class Agent:
         watching.start("names", Watcher(connection, self._clock, publish, config.region).run())
 
     def _own_api(self, host: str) -> Target:
-        """This agent's HTTP API, as its guests call it."""
-        return Target(self._tls.scheme, near(host), self.config.ports.http, tls=self._tls.own())
+        """This agent's HTTP API, as its guests call it: parts of it that read there what they show to others."""
+        token = self._guest_token()
+        return Target(self._tls.scheme, near(host), self.config.ports.http, token=token, tls=self._tls.own())
+
+    def _guest_token(self) -> str:
+        """What these parts show: servers know it of each other's agents, and nodes by their secrets."""
+        if not self.config.acl.enabled:
+            return ""
+        if self.config.server.enabled:
+            folder = server_folder(self.config) / KEYRING_FOLDER
+            return load_or_make(folder, self.config.server.encrypt).guest_token
+        return self.view.client.node.secret_id if self.view.client is not None else ""
 
     def _names(self) -> DnsServer:
         config = self.config
@@ -244,7 +258,7 @@ class Agent:
             return
         process = IngressProcess(
             ingress_settings(config),
-            self._own_api(http_host).url,
+            self._own_api(http_host),
             config.log_level,
             log_json=config.log_json,
             environment=self._tls.own_environment(),

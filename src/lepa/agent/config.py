@@ -111,6 +111,9 @@ class Server(Section, frozen=True):
     server_join: dict[str, Any] = {}
     rejoin_after_leave: bool = False
     search: dict[str, Any] = {}
+    root_key_rotation_threshold: str = "720h"
+    root_key_gc_threshold: str = "1h"
+    oidc_issuer: str = ""
     raft_protocol: int = 3
 
 
@@ -262,6 +265,19 @@ class Client(Section, frozen=True):
     drain_on_shutdown: dict[str, Any] | None = None
 
 
+class Acl(Section, frozen=True):
+    """Who may do what. The lives of tokens are for tokens that expire. policy_ttl, role_ttl, token_ttl: taken for the
+    sake of Nomad's files; rights are worked out anew for each call here."""
+
+    enabled: bool = False
+    token_ttl: str = "30s"
+    policy_ttl: str = "30s"
+    role_ttl: str = "30s"
+    token_min_expiration_ttl: str = "1m"
+    token_max_expiration_ttl: str = "24h"
+    replication_token: str = ""
+
+
 class Dns(Section, frozen=True):
     """Names of services by DNS. recursors: servers for other domains, `ip` or `ip:port`. ttl: of answers."""
 
@@ -392,7 +408,7 @@ class Config(Section, frozen=True):
     ingress: Ingress = Ingress()
     plugin: dict[str, Plugin] = {}
     telemetry: Telemetry = Telemetry()
-    acl: dict[str, Any] = {}
+    acl: Acl = Acl()
     tls: Tls = Tls()
     consul: dict[str, Any] = {}
     vault: dict[str, Any] = {}
@@ -491,8 +507,6 @@ def _check(config: Config) -> None:
     known = config.client.servers or config.client.server_join
     if config.client.enabled and not config.server.enabled and not known:
         raise invalid('configuration: a client without a server needs `client { servers = ["host:4647"] }`')
-    if config.acl.get("enabled"):
-        raise LepaError("unsupported", "configuration: acl { enabled = true } is not part of this version")
     if config.tls.rpc_upgrade_mode:
         raise LepaError(
             "unsupported", "configuration: tls.rpc_upgrade_mode: the internal port speaks TLS to all, or to none"
@@ -534,6 +548,7 @@ def _durations(config: Config) -> Iterator[tuple[str, str]]:
     for name in (
         "heartbeat_grace", "min_heartbeat_ttl", "failover_heartbeat_ttl", "job_gc_interval", "job_gc_threshold",
         "eval_gc_threshold", "batch_eval_gc_threshold", "node_gc_threshold", "deployment_gc_threshold",
+        "root_key_rotation_threshold", "root_key_gc_threshold",
     ):  # fmt: skip
         yield f"server.{name}", getattr(server, name)
     yield "server.retry_interval", server.retry_interval
@@ -543,6 +558,8 @@ def _durations(config: Config) -> Iterator[tuple[str, str]]:
     yield "client.gc_interval", client.gc_interval
     yield "dns.ttl", config.dns.ttl
     yield "telemetry.collection_interval", config.telemetry.collection_interval
+    for name in ("token_min_expiration_ttl", "token_max_expiration_ttl"):
+        yield f"acl.{name}", getattr(config.acl, name)
     for name in ("connect_timeout", "head_timeout", "idle_timeout", "response_timeout", "drain_timeout"):
         yield f"ingress.{name}", getattr(config.ingress, name)
 

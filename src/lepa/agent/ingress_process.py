@@ -17,6 +17,7 @@ from lepa.ingress.settings import IngressSettings
 from lepa.kit.sources import Clock
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError
+from lepa.sdk.address import Target
 
 log = logging.getLogger(__name__)
 
@@ -27,12 +28,12 @@ STARTED = "started"
 
 
 class IngressProcess:
-    """One ingress, as an async context manager. agent: the URL of the HTTP API that it follows."""
+    """One ingress, as an async context manager. agent: the HTTP API that it follows, and what it shows there."""
 
     def __init__(
         self,
         settings: IngressSettings,
-        agent: str,
+        agent: Target,
         log_level: str,
         *,
         log_json: bool,
@@ -41,8 +42,9 @@ class IngressProcess:
     ) -> None:
         """environment: variables that say how the agent is reached, besides those of this process."""
         self._settings = settings
-        self._environment = {**os.environ, **environment}
-        self._command = [sys.executable, "-m", "lepa.ingress", "--settings", "-", "--agent", agent]
+        token = {"LEPA_TOKEN": agent.token} if agent.token else {}
+        self._environment = {**os.environ, **environment, **token}
+        self._command = [sys.executable, "-m", "lepa.ingress", "--settings", "-", "--agent", agent.url]
         self._command += ["--log-level", log_level, *(["--log-json"] if log_json else [])]
         self._clock = clock
         self._tasks = Tasks("ingress")

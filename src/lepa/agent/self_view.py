@@ -81,7 +81,7 @@ class SelfView:
                 "Serf": config.ports.serf,
                 "DNS": config.ports.dns,
             },
-            "ACL": {"Enabled": False},
+            "ACL": {"Enabled": config.acl.enabled},
         }
 
     def stats(self) -> dict[str, dict[str, str]]:

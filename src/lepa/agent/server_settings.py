@@ -4,11 +4,14 @@ from typing import Final
 
 from lepa.agent.addresses import advertised_http, advertised_rpc
 from lepa.agent.config import Config, seconds
-from lepa.server.settings import GarbageSettings, HeartbeatSettings, ServerSettings
+from lepa.agent.store_settings import server_folder
+from lepa.kit.durations import parse_duration
+from lepa.server.settings import AclSettings, GarbageSettings, HeartbeatSettings, ServerSettings
 
 SHARED_LEASE_TTL_S: Final = 3.0
 """How long a leader that says nothing still counts as one, where others may lead."""
 LONE_LEASE_TTL_S: Final = 15.0
+KEYRING_FOLDER: Final = "keyring"
 
 
 def server_settings(config: Config, version: str, *, several: bool) -> ServerSettings:
@@ -46,4 +49,21 @@ def server_settings(config: Config, version: str, *, several: bool) -> ServerSet
             deployment_s=time("deployment_gc_threshold"),
             node_s=time("node_gc_threshold"),
         ),
+        acl=acl_settings(config),
+    )
+
+
+def acl_settings(config: Config) -> AclSettings:
+    """Settings of access control and of the keyring."""
+    acl, server, directory = config.acl, config.server, server_folder(config)
+    return AclSettings(
+        enabled=acl.enabled,
+        token_min_ttl_ns=parse_duration(acl.token_min_expiration_ttl),
+        token_max_ttl_ns=parse_duration(acl.token_max_expiration_ttl),
+        directory=str(directory),
+        keyring_directory=str(directory / KEYRING_FOLDER),
+        shared_secret=server.encrypt,
+        key_rotation_s=seconds(server.root_key_rotation_threshold, "server.root_key_rotation_threshold"),
+        key_gc_s=seconds(server.root_key_gc_threshold, "server.root_key_gc_threshold"),
+        oidc_issuer=server.oidc_issuer,
     )

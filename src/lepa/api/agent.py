@@ -60,7 +60,9 @@ async def host(edge: Edge, request: web.Request) -> web.StreamResponse:
         place = await node_by_id(edge, request)
         if isinstance(place, str):
             return await pass_on(request, place)
-    if not edge.settings.debug:
+    if edge.settings.acl:
+        await edge.admit(request, "Agent.Read" if edge.settings.debug else "Agent.Debug")
+    elif not edge.settings.debug:
         raise LepaError("denied", "Permission denied")
     return json_response(request, await edge.agent.host())
 

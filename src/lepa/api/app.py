@@ -12,7 +12,23 @@ from typing import Any
 
 from aiohttp import web
 
-from lepa.api import agent, cluster, debug, enterprise, files, jobs, kv, openapi, plugins, resources, streams
+from lepa.api import (
+    acl,
+    agent,
+    cluster,
+    debug,
+    enterprise,
+    files,
+    jobs,
+    keyring,
+    kv,
+    openapi,
+    plugins,
+    resources,
+    streams,
+    variables,
+)
+from lepa.api.doors import door_of
 from lepa.api.edge import Edge, Handle, Route
 from lepa.api.forward import TLS
 from lepa.api.request import BODY_MAX, error_response, text_response
@@ -31,6 +47,9 @@ ROUTES: tuple[Route, ...] = (
     *debug.ROUTES,
     *plugins.ROUTES,
     *enterprise.ROUTES,
+    *acl.ROUTES,
+    *variables.ROUTES,
+    *keyring.ROUTES,
     openapi.route_of(lambda: ROUTES),
 )
 SHUTDOWN_S = 2.0
@@ -50,18 +69,35 @@ def build(edge: Edge) -> web.Application:
     for route in ROUTES:
         by_path.setdefault(route.path, []).append(route)
     for path, routes in by_path.items():
-        _add(app, edge, path, routes)
+        _add(app, edge, f"/v1/{path}", routes)
+    for route in keyring.WELL_KNOWN:
+        _add(app, edge, f"/{route.path}", [route])
     app.router.add_route("*", "/{tail:.*}", _unknown)
     return app
 
 
 def _add(app: web.Application, edge: Edge, path: str, routes: list[Route]) -> None:
-    resource = app.router.add_resource(f"/v1/{path}")
+    resource = app.router.add_resource(path)
     for route in routes:
-        bound = bind(edge, route.handle, f"{route.verbs.split()[0]} /v1/{path}")
+        name = f"{route.verbs.split()[0]} {path}"
         for verb in route.verbs.split():
-            resource.add_route(verb, bound)
+            resource.add_route(verb, bind(edge, _behind(door_of(verb, route.path), route.handle), name))
     resource.add_route("*", bind(edge, _invalid_method, "invalid"))
+
+
+def _behind(door: str, handle: Handle) -> Handle:
+    """The handler behind its door, where it has one."""
+    if not door:
+        return handle
+    of_allocation, of_node = door.startswith("Allocation."), door.startswith("Node.")
+
+    async def behind(edge: Edge, request: web.Request) -> web.StreamResponse:
+        about = {"alloc_id": request.match_info["id"]} if of_allocation else {}
+        about |= {"node_id": request.query["node_id"]} if of_node and request.query.get("node_id") else {}
+        await edge.admit(request, door, **about)
+        return await handle(edge, request)
+
+    return behind
 
 
 def bind(edge: Edge, handle: Handle, name: str) -> Bound:

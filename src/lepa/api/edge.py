@@ -9,13 +9,15 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aiohttp import web
+from msgspec.structs import replace
 
-from lepa.api.request import json_response, read_request, reply_response
+from lepa.api.request import common, json_response, read_request, reply_response
 from lepa.kit.sources import Clock
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
+from lepa.rpc.acl_requests import Authorized, AuthorizeRequest
 from lepa.rpc.cluster_service import ClusterService
-from lepa.rpc.methods import Caller, Method
+from lepa.rpc.methods import ACL_AUTHORIZE, Caller, Method
 from lepa.rpc.node_service import NodeService
 from lepa.rpc.requests import Members, Request
 
@@ -79,7 +81,8 @@ class Settings(NamedTuple):
     """Settings of the edge.
 
     response_headers: added to every response. prometheus: serve metrics in that format. request_bytes_max: the largest
-    body taken. region: of this agent. tls: how other agents are called; None for plain text.
+    body taken. region: of this agent. tls: how other agents are called; None for plain text. acl: whether callers have
+    to show what they may do.
     """
 
     region: str = "global"
@@ -87,6 +90,7 @@ class Settings(NamedTuple):
     prometheus: bool = True
     debug: bool = False
     tls: ssl.SSLContext | None = None
+    acl: bool = False
 
 
 class Edge(NamedTuple):
@@ -103,6 +107,25 @@ class Edge(NamedTuple):
         """Raises LepaError for a region that no server is known of."""
         if region not in ("", self.settings.region) and not self.agent.knows_region(region):
             raise LepaError("not_found", "No path to region", http_status=500)
+
+    async def authorize(self, request: web.Request, door: str, **about: Any) -> Authorized:
+        """Whether the caller may pass a door, and where the node or allocation is that it is about (`node_id`,
+        `alloc_id`, `task`). Raises LepaError.
+
+        This agent's own servers answer from what they have; when that says no, the leader is asked, who knows best.
+        """
+        call = AuthorizeRequest(**{"door": door, **common(request), **about})
+        try:
+            return (await self.caller.call(ACL_AUTHORIZE, replace(call, stale=True))).value
+        except LepaError as error:
+            if error.code not in ("denied", "not_found"):
+                raise
+        return (await self.caller.call(ACL_AUTHORIZE, call)).value
+
+    async def admit(self, request: web.Request, door: str, **about: Any) -> None:
+        """Raise LepaError(denied) when the caller may not pass a door."""
+        if self.settings.acl:
+            await self.authorize(request, door, **about)
 
 
 def by_verb(handlers: Mapping[str, Handle]) -> Handle:

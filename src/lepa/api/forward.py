@@ -4,25 +4,24 @@ A request is passed on at most once: the header `X-Lepa-Forwarded` marks it. Whe
 answer, the answer breaks off, so that nobody takes a part for the whole.
 """
 
+import re
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TypeVar
 
 import aiohttp
 from aiohttp import WSMsgType, web
-from msgspec.structs import replace
 
+from lepa.api.doors import door_of
 from lepa.api.edge import Edge
-from lepa.api.request import common
+from lepa.api.request import token
 from lepa.kit.sockets import watched_socket
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
+from lepa.rpc.acl_requests import Authorized
 from lepa.rpc.node_service import NodeService
-
-T = TypeVar("T")
 
 FORWARDED = "X-Lepa-Forwarded"
 CONNECT_S = 5.0
@@ -30,36 +29,38 @@ CHUNK = 64 * 1024
 _HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "content-encoding", "upgrade", "keep-alive"}
 
 
-async def node_of_allocation(edge: Edge, request: web.Request, alloc_id: str) -> NodeService | str:
-    """This machine's node when it has the allocation, else the HTTP address of the node that has it."""
+async def node_of_allocation(edge: Edge, request: web.Request, alloc_id: str, door: str = "") -> NodeService | str:
+    """This machine's node when it has the allocation, else the HTTP address of the node that has it.
+
+    door: what the request passes, where its route does not tell.
+    """
     if not alloc_id:
         raise invalid("must provide a valid alloc id")
     if edge.node is not None and edge.node.has_allocation(alloc_id):
         return edge.node
-    query = r.ReadRequest(id=alloc_id, **{**common(request), "namespace": "*"})
-    found = await _anywhere(edge, m.ALLOCATION_GET, query)
-    if found is None:
-        raise not_found(f'Unknown allocation "{alloc_id}"')
-    return await _address(edge, request, found.node_id)
+    return address_of(edge, request, await edge.authorize(request, door or _door(request), alloc_id=alloc_id))
 
 
-async def node_by_id(edge: Edge, request: web.Request) -> NodeService | str:
+async def node_by_id(edge: Edge, request: web.Request, door: str = "") -> NodeService | str:
     """The node that `node_id` names, else this machine's own."""
     node_id = request.query.get("node_id", "")
     if edge.node is not None and node_id in {"", edge.node.node_id}:
         return edge.node
     if not node_id:
         raise invalid("No local Node and node_id not provided")
-    return await _address(edge, request, node_id)
+    return address_of(edge, request, await edge.authorize(request, door or _door(request), node_id=node_id))
 
 
-async def _address(edge: Edge, request: web.Request, node_id: str) -> str:
-    found = await _anywhere(edge, m.NODE_GET, r.ReadRequest(id=node_id, **common(request)))
-    if found is None:
-        raise not_found(f'Unknown node "{node_id}"')
+def _door(request: web.Request) -> str:
+    resource = request.match_info.route.resource
+    return door_of(request.method, resource.canonical.removeprefix("/v1/") if resource is not None else "")
+
+
+def address_of(edge: Edge, request: web.Request, found: Authorized) -> str:
+    """Where the node is that an answer is to come from. Raises LepaError(not_found) when there is no way to it."""
     if FORWARDED in request.headers or not found.http_addr:
         raise not_found("No path to node")
-    if edge.node is not None and node_id == edge.node.node_id:
+    if edge.node is not None and found.node_id == edge.node.node_id:
         raise not_found("Unknown allocation: it is no longer on this node")
     return found.http_addr
 
@@ -82,12 +83,6 @@ async def server_by_id(edge: Edge, request: web.Request) -> str:
         if (leader == server.rpc_address if leader else wanted in names) and server.http_address:
             return server.http_address
     raise not_found(f'unknown server "{wanted}"; `lepa server members` lists them')
-
-
-async def _anywhere(edge: Edge, method: m.Method[r.ReadRequest, T], query: r.ReadRequest) -> T:
-    """What any server knows, so that it is found also while nobody leads; if it is too new for that, what all know."""
-    found = (await edge.caller.call(method, replace(query, stale=True))).value
-    return found if found is not None else (await edge.caller.call(method, query)).value
 
 
 TLS = web.AppKey("TLS", object)
@@ -142,15 +137,25 @@ async def _chunks(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
 
 
 async def _pass_on_websocket(request: web.Request, address: str) -> web.StreamResponse:
-    near = web.WebSocketResponse()
+    return await join_websockets(request, web.WebSocketResponse(), address, token(request))
+
+
+async def join_websockets(
+    request: web.Request, near: web.WebSocketResponse, address: str, secret: str
+) -> web.StreamResponse:
+    """Carry messages between the caller and the other node until one of them ends. secret: shown to the node; what the
+    caller said in a first message is not said again."""
+    url = re.sub(r"([?&])ws_handshake=[^&]*", r"\1", _url(request, address))
+    headers = {FORWARDED: "1"} | ({"X-Nomad-Token": secret} if secret else {})
     async with _session(request) as session:
         try:
-            far = await session.ws_connect(_url(request, address), headers={FORWARDED: "1"})
+            far = await session.ws_connect(url, headers=headers)
         except aiohttp.WSServerHandshakeError as error:
             raise LepaError("invalid", error.message or "the node refused", http_status=error.status) from error
         except (aiohttp.ClientConnectionError, TimeoutError) as error:
             raise not_found("No path to node") from error
-        await near.prepare(request)
+        if not near.prepared:
+            await near.prepare(request)
         async with far, Tasks("api.forward") as tasks:
             upward = tasks.start("upward", _copy(near, far))
             await _copy(far, near)

@@ -109,6 +109,7 @@ async def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], def
     default_id: the id that the path names, for a job that names none. A body may hold a hundred thousand tasks, which
     take seconds, so it is worked on in a thread.
     """
+    await edge.admit(request, "Jobs.Body")
     raw = member(body, "Job")
     if raw is None:
         raise invalid("Job must be specified")
@@ -146,9 +147,13 @@ async def plan(edge: Edge, request: web.Request, job_id: str) -> web.StreamRespo
 async def validate(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Everything wrong with a job; 200 whatever is found."""
     body = await json_object(request)
+    if member(body, "Job") is None:
+        raise invalid("Job must be specified")
     try:
         job = await _job_of(edge, request, body)
     except LepaError as error:
+        if error.code == "denied":
+            raise
         found = r.JobValidateResponse(validation_errors=(error.message,), error=error.message)
         return json_response(request, found)
     reply = await edge.caller.call(m.JOB_VALIDATE, r.JobPlanRequest(job=job, **_scope(request, job)))

@@ -17,7 +17,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from lepa.api.edge import Edge, Route
-from lepa.api.forward import node_by_id, node_of_allocation, pass_on, server_by_id
+from lepa.api.forward import address_of, join_websockets, node_by_id, node_of_allocation, pass_on, server_by_id
 from lepa.api.request import JSON, TEXT, common, flag, number
 from lepa.kit.tasks import Tasks
 from lepa.model import wire
@@ -32,6 +32,7 @@ WRITE_S = 40.0
 MESSAGE_MAX = 1024 * 1024
 FRAME_MAX = 64 * 1024
 INTERNAL_ERROR, POLICY_VIOLATION = 1011, 1008
+EXEC_DOOR = "Allocation.Exec"
 LOG_LEVELS = ("trace", "debug", "info", "warn", "warning", "error")
 
 
@@ -41,14 +42,40 @@ LOG_LEVELS = ("trace", "debug", "info", "warn", "warning", "error")
 async def exec_in_task(edge: Edge, request: web.Request) -> web.StreamResponse:
     """A command inside a running task, its streams over a websocket."""
     alloc_id, query = request.match_info["id"], request.query
-    place = await node_of_allocation(edge, request, alloc_id)
-    if isinstance(place, str):
-        return await pass_on(request, place)
     if request.headers.get("Upgrade", "").lower() != "websocket":
         raise invalid("exec needs a websocket: the request has no Upgrade header")
-    if not query.get("task"):
+    if not flag(query, "ws_handshake"):
+        await edge.admit(request, EXEC_DOOR, alloc_id=alloc_id, task=query.get("task", ""))
+        place = await node_of_allocation(edge, request, alloc_id, EXEC_DOOR)
+        if isinstance(place, str):
+            return await pass_on(request, place)
+        return await _serve(edge, request, place, _task(request), _command(query.get("command", "")))
+    if edge.node is not None and edge.node.has_allocation(alloc_id):
+        return await _serve(edge, request, edge.node, _task(request), _command(query.get("command", "")))
+    return await _pass_on_after_handshake(edge, request, alloc_id)
+
+
+def _task(request: web.Request) -> str:
+    task = request.query.get("task", "")
+    if not task:
         raise invalid("must provide task name")
-    return await _serve(request, place, alloc_id, query["task"], _command(query.get("command", "")))
+    return task
+
+
+async def _pass_on_after_handshake(edge: Edge, request: web.Request, alloc_id: str) -> web.StreamResponse:
+    """A command on another node whose caller shows its token in the first message: it is asked for here, and shown to
+    the other node as a header."""
+    near = web.WebSocketResponse(max_msg_size=MESSAGE_MAX, compress=False)
+    await near.prepare(request)
+    try:
+        token = await _handshake(near)
+        task = request.query.get("task", "")
+        await edge.admit(request, EXEC_DOOR, alloc_id=alloc_id, task=task, auth_token=token)
+        found = await edge.authorize(request, EXEC_DOOR, alloc_id=alloc_id, task=task, auth_token=token)
+        return await join_websockets(request, near, address_of(edge, request, found), token)
+    except LepaError as error:
+        await near.close(code=POLICY_VIOLATION, message=error.message.encode()[:120])
+        return near
 
 
 def _command(text: str) -> list[str]:
@@ -63,13 +90,15 @@ def _command(text: str) -> list[str]:
 
 
 async def _serve(
-    request: web.Request, node: NodeService, alloc_id: str, task: str, command: list[str]
+    edge: Edge, request: web.Request, node: NodeService, task: str, command: list[str]
 ) -> web.StreamResponse:
+    alloc_id = request.match_info["id"]
     socket = web.WebSocketResponse(max_msg_size=MESSAGE_MAX, compress=False)
     await socket.prepare(request)
     try:
         if flag(request.query, "ws_handshake"):
-            await _handshake(socket)
+            token = await _handshake(socket)
+            await edge.admit(request, EXEC_DOOR, alloc_id=alloc_id, task=task, auth_token=token)
         session = await node.exec(alloc_id, task, command, tty=flag(request.query, "tty"))
     except LepaError as error:
         code = INTERNAL_ERROR if error.code == "internal" else POLICY_VIOLATION
@@ -95,8 +124,8 @@ async def _serve(
     return socket
 
 
-async def _handshake(socket: web.WebSocketResponse) -> None:
-    """Browsers cannot set headers: the first message carries the version and the token."""
+async def _handshake(socket: web.WebSocketResponse) -> str:
+    """Browsers cannot set headers: the first message carries the version and the token, which is the answer."""
     message = await socket.receive(timeout=EXEC_HEARTBEAT_S)
     try:
         given = json.loads(message.data) if message.type is WSMsgType.TEXT else {}
@@ -104,6 +133,7 @@ async def _handshake(socket: web.WebSocketResponse) -> None:
         given = {}
     if not isinstance(given, dict) or given.get("version") != 1:
         raise invalid("unsupported websocket handshake version; expected 1")
+    return str(given.get("auth_token") or "")
 
 
 async def _pump_input(socket: web.WebSocketResponse, session: TaskSession) -> None:
@@ -155,6 +185,7 @@ async def events(edge: Edge, request: web.Request) -> web.StreamResponse:
         index=number(request.query, "index"),
         **common(request),
     )
+    await edge.admit(request, "Events", topics=call.topics)
     batches = edge.caller.stream(m.EVENT_STREAM, call)
     response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache"})
     await response.prepare(request)

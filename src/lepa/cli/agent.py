@@ -43,6 +43,7 @@ PLACES = {
     "retry_join": ("server", "retry_join"),
     "join": ("server", "start_join"),
     "meta": ("client", "meta"),
+    "acl_enabled": ("acl", "enabled"),
 }
 """Where in the configuration each flag belongs."""
 
@@ -74,6 +75,7 @@ PLACES = {
 @option("cpu-total-compute", "MHz of the machine, instead of what is found.", kind=int, metavar="mhz")
 @option("servers", "Servers of the client, parted by commas.", metavar="addresses")
 @repeated("meta", "Metadata of the node.", metavar="key=value")
+@flag("acl-enabled", "Ask everybody for a token that says what they may do.", default=None)
 def agent(dev: bool, config: tuple[str, ...], **given: Any) -> int:
     """Run an agent.
 

@@ -44,6 +44,11 @@ def not_found(message: str, **facts: Any) -> LepaError:
     return LepaError("not_found", message, **facts)
 
 
+def denied(message: str = "Permission denied", **facts: Any) -> LepaError:
+    """The caller may not do this."""
+    return LepaError("denied", message, **facts)
+
+
 def conflict(message: str, **facts: Any) -> LepaError:
     """The state is not what the caller expected."""
     return LepaError("conflict", message, **facts)

@@ -1,4 +1,4 @@
-"""Pure: namespaces, node pools and variables."""
+"""Pure: namespaces and node pools."""
 
 from typing import Any
 
@@ -58,15 +58,3 @@ class Namespace(Wire, frozen=True):
     modify_index: int = 0
     required_extra_claims: dict[str, str] = {}
     optional_extra_claims: dict[str, str] = {}
-
-
-class VariableMetadata(Wire, frozen=True):
-    """What is known of a variable without its items."""
-
-    namespace: str = ""
-    path: str = ""
-    lock: dict[str, Any] | None = None
-    create_index: int = 0
-    create_time: int = 0
-    modify_index: int = 0
-    modify_time: int = 0

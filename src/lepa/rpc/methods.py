@@ -7,6 +7,18 @@ answers, in the same process or over the internal port.
 from collections.abc import AsyncIterator
 from typing import Any, Generic, Literal, NamedTuple, Protocol, TypeVar
 
+from lepa.model.acl import (
+    AclPolicy,
+    AclPolicyListStub,
+    AclRole,
+    AclToken,
+    AclTokenListStub,
+    AuthMethod,
+    AuthMethodStub,
+    BindingRule,
+    BindingRuleStub,
+    RootKeyMeta,
+)
 from lepa.model.allocation import Allocation, AllocListStub
 from lepa.model.deployment import Deployment
 from lepa.model.evaluation import Evaluation
@@ -28,6 +40,7 @@ from lepa.model.plan import PlanResult
 from lepa.model.policies import ScalingPolicy
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
+from lepa.rpc import acl_requests as a
 from lepa.rpc import kv_requests as k
 from lepa.rpc import requests as r
 from lepa.rpc import server_requests as s
@@ -245,6 +258,96 @@ SESSION_GET: Method[r.ReadRequest, Session | None] = Method("Session.Get", r.Rea
 SESSION_CREATE: Method[k.SessionCreateRequest, str] = Method("Session.Create", k.SessionCreateRequest, str, "write")
 SESSION_RENEW: Method[k.SessionRequest, Session] = Method("Session.Renew", k.SessionRequest, Session, "write")
 SESSION_DESTROY: Method[k.SessionRequest, None] = Method("Session.Destroy", k.SessionRequest, None, "write")
+
+# Variables, access control, identities
+VARIABLE_LIST: Method[r.ReadRequest, tuple[a.VariableView, ...]] = Method(
+    "Variable.List", r.ReadRequest, tuple[a.VariableView, ...], "read"
+)
+VARIABLE_GET: Method[r.ReadRequest, a.VariableView | None] = Method(
+    "Variable.Get", r.ReadRequest, a.VariableView | None, "read"
+)
+VARIABLE_APPLY: Method[a.VariableApplyRequest, a.VariableApplied] = Method(
+    "Variable.Apply", a.VariableApplyRequest, a.VariableApplied, "write"
+)
+KEYRING_LIST: Method[r.ReadRequest, tuple[RootKeyMeta, ...]] = Method(
+    "Keyring.List", r.ReadRequest, tuple[RootKeyMeta, ...], "read"
+)
+KEYRING_ROTATE: Method[a.KeyringRotateRequest, a.KeyringRotated] = Method(
+    "Keyring.Rotate", a.KeyringRotateRequest, a.KeyringRotated, "write"
+)
+KEYRING_DELETE: Method[a.KeyringDeleteRequest, None] = Method("Keyring.Delete", a.KeyringDeleteRequest, None, "write")
+KEYRING_PUBLIC: Method[r.ReadRequest, a.PublicKeys] = Method("Keyring.Public", r.ReadRequest, a.PublicKeys, "read")
+IDENTITY_SIGN: Method[a.SignIdentitiesRequest, tuple[a.SignedIdentity, ...]] = Method(
+    "Identity.Sign", a.SignIdentitiesRequest, tuple[a.SignedIdentity, ...], "write"
+)
+ACL_AUTHORIZE: Method[a.AuthorizeRequest, a.Authorized] = Method(
+    "ACL.Authorize", a.AuthorizeRequest, a.Authorized, "read"
+)
+ACL_BOOTSTRAP: Method[a.BootstrapRequest, AclToken] = Method("ACL.Bootstrap", a.BootstrapRequest, AclToken, "write")
+ACL_POLICY_LIST: Method[r.ReadRequest, tuple[AclPolicyListStub, ...]] = Method(
+    "ACL.ListPolicies", r.ReadRequest, tuple[AclPolicyListStub, ...], "read"
+)
+ACL_POLICY_SELF: Method[r.ReadRequest, tuple[AclPolicyListStub, ...]] = Method(
+    "ACL.OwnPolicies", r.ReadRequest, tuple[AclPolicyListStub, ...], "read"
+)
+ACL_POLICY_GET: Method[r.ReadRequest, AclPolicy | None] = Method(
+    "ACL.GetPolicy", r.ReadRequest, AclPolicy | None, "read"
+)
+ACL_POLICY_UPSERT: Method[a.PolicyWriteRequest, None] = Method("ACL.UpsertPolicy", a.PolicyWriteRequest, None, "write")
+ACL_POLICY_DELETE: Method[a.PolicyWriteRequest, None] = Method("ACL.DeletePolicy", a.PolicyWriteRequest, None, "write")
+ACL_TOKEN_LIST: Method[a.TokenListRequest, tuple[AclTokenListStub, ...]] = Method(
+    "ACL.ListTokens", a.TokenListRequest, tuple[AclTokenListStub, ...], "read"
+)
+ACL_TOKEN_SELF: Method[r.ReadRequest, AclToken] = Method("ACL.OwnToken", r.ReadRequest, AclToken, "read")
+ACL_TOKEN_GET: Method[r.ReadRequest, AclToken | None] = Method("ACL.GetToken", r.ReadRequest, AclToken | None, "read")
+ACL_TOKEN_UPSERT: Method[a.TokenWriteRequest, AclToken] = Method(
+    "ACL.UpsertToken", a.TokenWriteRequest, AclToken, "write"
+)
+ACL_TOKEN_DELETE: Method[a.TokenWriteRequest, None] = Method("ACL.DeleteToken", a.TokenWriteRequest, None, "write")
+ACL_ONE_TIME_CREATE: Method[r.Request, a.OneTimeAnswer] = Method(
+    "ACL.CreateOneTimeToken", r.Request, a.OneTimeAnswer, "write"
+)
+ACL_ONE_TIME_EXCHANGE: Method[a.OneTimeExchangeRequest, AclToken] = Method(
+    "ACL.ExchangeOneTimeToken", a.OneTimeExchangeRequest, AclToken, "write"
+)
+ACL_ROLE_LIST: Method[r.ReadRequest, tuple[AclRole, ...]] = Method(
+    "ACL.ListRoles", r.ReadRequest, tuple[AclRole, ...], "read"
+)
+ACL_ROLE_GET: Method[r.ReadRequest, AclRole | None] = Method("ACL.GetRole", r.ReadRequest, AclRole | None, "read")
+ACL_ROLE_BY_NAME: Method[r.ReadRequest, AclRole | None] = Method(
+    "ACL.GetRoleByName", r.ReadRequest, AclRole | None, "read"
+)
+ACL_ROLE_UPSERT: Method[a.RoleWriteRequest, AclRole] = Method("ACL.UpsertRole", a.RoleWriteRequest, AclRole, "write")
+ACL_ROLE_DELETE: Method[a.RoleWriteRequest, None] = Method("ACL.DeleteRole", a.RoleWriteRequest, None, "write")
+ACL_AUTH_METHOD_LIST: Method[r.ReadRequest, tuple[AuthMethodStub, ...]] = Method(
+    "ACL.ListAuthMethods", r.ReadRequest, tuple[AuthMethodStub, ...], "read"
+)
+ACL_AUTH_METHOD_GET: Method[r.ReadRequest, AuthMethod | None] = Method(
+    "ACL.GetAuthMethod", r.ReadRequest, AuthMethod | None, "read"
+)
+ACL_AUTH_METHOD_UPSERT: Method[a.AuthMethodWriteRequest, AuthMethod] = Method(
+    "ACL.UpsertAuthMethod", a.AuthMethodWriteRequest, AuthMethod, "write"
+)
+ACL_AUTH_METHOD_DELETE: Method[a.AuthMethodWriteRequest, None] = Method(
+    "ACL.DeleteAuthMethod", a.AuthMethodWriteRequest, None, "write"
+)
+ACL_BINDING_RULE_LIST: Method[r.ReadRequest, tuple[BindingRuleStub, ...]] = Method(
+    "ACL.ListBindingRules", r.ReadRequest, tuple[BindingRuleStub, ...], "read"
+)
+ACL_BINDING_RULE_GET: Method[r.ReadRequest, BindingRule | None] = Method(
+    "ACL.GetBindingRule", r.ReadRequest, BindingRule | None, "read"
+)
+ACL_BINDING_RULE_UPSERT: Method[a.BindingRuleWriteRequest, BindingRule] = Method(
+    "ACL.UpsertBindingRule", a.BindingRuleWriteRequest, BindingRule, "write"
+)
+ACL_BINDING_RULE_DELETE: Method[a.BindingRuleWriteRequest, None] = Method(
+    "ACL.DeleteBindingRule", a.BindingRuleWriteRequest, None, "write"
+)
+ACL_OIDC_AUTH_URL: Method[a.OidcAuthUrlRequest, str] = Method("ACL.OIDCAuthURL", a.OidcAuthUrlRequest, str, "write")
+ACL_OIDC_COMPLETE: Method[a.OidcCompleteRequest, AclToken] = Method(
+    "ACL.OIDCCompleteAuth", a.OidcCompleteRequest, AclToken, "write"
+)
+ACL_LOGIN: Method[a.LoginRequest, AclToken] = Method("ACL.Login", a.LoginRequest, AclToken, "write")
 
 # Namespaces, node pools, scaling
 NAMESPACE_LIST: Method[r.ReadRequest, tuple[Namespace, ...]] = Method(

@@ -40,11 +40,15 @@ class Reply(Wire, Generic[T], frozen=True):
 
 
 class Request(Wire, frozen=True):
-    """What every request carries. region "" is the answering server's own; namespace "" is "default"."""
+    """What every request carries. region "" is the answering server's own; namespace "" is "default".
+
+    visible: the namespaces that the caller may see, None for all. The answering server sets it, whatever came in.
+    """
 
     region: str = ""
     namespace: str = ""
     auth_token: str = ""
+    visible: frozenset[str] | None = None
 
 
 class ReadRequest(Request, frozen=True):

@@ -11,13 +11,17 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from lepa.kit.tasks import Tasks
-from lepa.model.errors import LepaError
+from lepa.model.errors import LepaError, denied
 from lepa.rpc.requests import EventBatch, EventStreamRequest
-from lepa.server.events import TOPICS, Wanted, events_of
+from lepa.server.acl.access import ALL, Access
+from lepa.server.acl.guard import Guard
+from lepa.server.events import TOPICS, Wanted, events_of, may_follow
 from lepa.state.reducer import RowChange
 from lepa.state.replica import Replica, Subscription
 
 SUBSCRIBERS_MAX: Final = 1_000
+ACL_TABLES: Final = ("acl_tokens", "acl_policies", "acl_roles")
+RIGHTS_S: Final = 1.0
 
 
 class _Batch(NamedTuple):
@@ -27,11 +31,36 @@ class _Batch(NamedTuple):
     changes: tuple[RowChange, ...]
 
 
+class _Rights:
+    """What a subscriber may see. They are worked out anew when something about access control has changed, and every
+    RIGHTS_S seconds for tokens that expire; a token that is over ends the stream."""
+
+    def __init__(self, guard: Guard, replica: Replica, secret: str) -> None:
+        self._guard = guard
+        self._replica = replica
+        self._secret = secret
+        self._index = -1
+        self._until = 0.0
+        self._access = ALL
+
+    def now(self) -> Access:
+        """The rights at this moment. Raises LepaError(denied) when the token is not known any more."""
+        if not self._guard.enabled:
+            return ALL
+        snapshot, time = self._replica.snapshot, self._guard.clock.now()
+        index = snapshot.table_index(*ACL_TABLES)
+        if index != self._index or time >= self._until:
+            self._access = self._guard.access(snapshot, self._secret)
+            self._index, self._until = index, time + RIGHTS_S
+        return self._access
+
+
 class EventStream:
     """The buffer of one server and its subscribers, as an async context manager."""
 
-    def __init__(self, replica: Replica, batches_max: int) -> None:
+    def __init__(self, replica: Replica, batches_max: int, guard: Guard) -> None:
         self._replica = replica
+        self._guard = guard
         self._batches: deque[_Batch] = deque(maxlen=batches_max)
         self._subscribers = 0
         self._grown = asyncio.Event()
@@ -51,10 +80,15 @@ class EventStream:
         """Batches from request.index on (0: from the oldest kept), then as they come."""
         if self._subscribers >= SUBSCRIBERS_MAX:
             raise LepaError("timeout", f"{SUBSCRIBERS_MAX} event streams are open here already; try again later")
-        wanted = Wanted(request.topics or {"*": ("*",)}, request.namespace or "default")
+        topics = request.topics or {"*": ("*",)}
+        access = self._guard.access(self._replica.snapshot, request.auth_token)
+        if not may_follow(topics, request.namespace or "default", access):
+            raise denied()
+        rights = _Rights(self._guard, self._replica, request.auth_token)
         self._subscribers += 1
         try:
             async for batch in self._from(request.index):
+                wanted = Wanted(topics, request.namespace or "default", rights.now())
                 if events := events_of(batch.changes, wanted):
                     yield EventBatch(index=batch.at, events=events)
         finally:

@@ -9,12 +9,14 @@ from typing import Any, Final, NamedTuple
 
 from msgspec.structs import replace
 
+from lepa.model.acl import Variable, without_secrets
 from lepa.model.allocation import Allocation
 from lepa.model.deployment import Deployment
 from lepa.model.job import Job
 from lepa.model.node import Node
 from lepa.model.wire import to_builtins
 from lepa.rpc.requests import Event
+from lepa.server.acl.access import ALL, Access
 from lepa.state.reducer import RowChange
 
 
@@ -30,6 +32,7 @@ class Topic(NamedTuple):
     filter_keys: Callable[[Any], tuple[str, ...]] = lambda row: ()
     shown: Callable[[Any], Any] = lambda row: row
     payload: str = ""
+    seen: Callable[[Any, Any], bool] = lambda access, row: access.namespace(row.namespace, "read-job")
 
 
 def events_of(changes: Iterable[RowChange], wanted: "Wanted") -> tuple[Event, ...]:
@@ -49,9 +52,12 @@ class Wanted(NamedTuple):
 
     topics: Mapping[str, Sequence[str]]
     namespace: str
+    access: Access = ALL
 
     def takes(self, topic: Topic, row: Any) -> bool:
-        """Whether this object is asked for."""
+        """Whether this object is asked for, and may be seen."""
+        if not self.access.management and not topic.seen(self.access, row):
+            return False
         namespace = getattr(row, "namespace", "")
         if namespace and self.namespace not in ("*", namespace):
             return False
@@ -59,9 +65,25 @@ class Wanted(NamedTuple):
         return "*" in keys or topic.key(row) in keys or not keys.isdisjoint(topic.filter_keys(row))
 
 
+def may_follow(topics: Mapping[str, Sequence[str]], namespace: str, access: Access) -> bool:
+    """Whether the caller may see anything of each topic. Of everything at once they get what they may see."""
+    if access.management:
+        return True
+    jobs = access.somewhere("read-job") if namespace == "*" else access.namespace(namespace, "read-job")
+    for name in topics:
+        allowed = {
+            "*": jobs or access.scope("node", "read") or access.any_variable(namespace),
+            "Node": access.scope("node", "read"),
+            "Variable": access.any_variable(namespace),
+        }.get(name, jobs and name in ("Job", "Evaluation", "Allocation", "Deployment", "Service"))
+        if not allowed:
+            return False
+    return True
+
+
 def _event(topic: Topic, change: RowChange, row: Any) -> Event:
     payload: dict[str, Any] = {topic.payload or topic.name: to_builtins(topic.shown(row))}
-    if change.after is None and topic.name == "Job":
+    if change.after is None and topic.name in ("Job", "Variable"):
         payload["Deleted"] = True
     return Event(
         topic=topic.name,
@@ -123,6 +145,28 @@ def _id(row: Any) -> str:
     return str(row.id)
 
 
+def _reads_nodes(access: Access, row: Any) -> bool:
+    return access.scope("node", "read")
+
+
+def _for_management(access: Access, row: Any) -> bool:
+    return False
+
+
+def _variable_metadata(row: Variable) -> dict[str, Any]:
+    """A variable without its items, and without the id that proves who holds its lock."""
+    lock = {"TTL": row.lock.ttl, "LockDelay": row.lock.lock_delay} if row.lock is not None else None
+    found = {
+        "Namespace": row.namespace,
+        "Path": row.path,
+        "CreateIndex": row.create_index,
+        "CreateTime": row.create_time,
+        "ModifyIndex": row.modify_index,
+        "ModifyTime": row.modify_time,
+    }
+    return found | ({"Lock": lock} if lock is not None else {})
+
+
 TOPICS: Final[Mapping[str, Topic]] = {
     "jobs": Topic("Job", _job_kind, _id),
     "evals": Topic(
@@ -142,7 +186,51 @@ TOPICS: Final[Mapping[str, Topic]] = {
         _id,
         lambda row: (row.job_id, row.service_name),
     ),
-    "nodes": Topic("Node", _node_kind, _id, shown=lambda row: replace(row, secret_id="")),
-    "node_pools": Topic("NodePool", _either("NodePoolUpserted", "NodePoolDeleted"), lambda row: str(row.name)),
+    "nodes": Topic("Node", _node_kind, _id, shown=lambda row: replace(row, secret_id=""), seen=_reads_nodes),
+    "node_pools": Topic(
+        "NodePool", _either("NodePoolUpserted", "NodePoolDeleted"), lambda row: str(row.name), seen=_for_management
+    ),
+    "variables": Topic(
+        "Variable",
+        _either("VariableUpdated", "VariableDeleted"),
+        lambda row: str(row.path),
+        shown=_variable_metadata,
+        payload="Metadata",
+        seen=lambda access, row: access.variable(row.namespace, row.path, "list"),
+    ),
+    "acl_policies": Topic(
+        "ACLPolicy",
+        _either("ACLPolicyUpserted", "ACLPolicyDeleted"),
+        lambda row: str(row.name),
+        seen=_for_management,
+    ),
+    "acl_tokens": Topic(
+        "ACLToken",
+        _either("ACLTokenUpserted", "ACLTokenDeleted"),
+        lambda row: str(row.accessor_id),
+        shown=lambda row: replace(row, secret_id=""),
+        seen=_for_management,
+    ),
+    "acl_roles": Topic(
+        "ACLRole",
+        _either("ACLRoleUpserted", "ACLRoleDeleted"),
+        _id,
+        lambda row: (row.name,),
+        seen=_for_management,
+    ),
+    "acl_auth_methods": Topic(
+        "ACLAuthMethod",
+        _either("ACLAuthMethodUpserted", "ACLAuthMethodDeleted"),
+        lambda row: str(row.name),
+        shown=without_secrets,
+        seen=_for_management,
+    ),
+    "acl_binding_rules": Topic(
+        "ACLBindingRule",
+        _either("ACLBindingRuleUpserted", "ACLBindingRuleDeleted"),
+        _id,
+        lambda row: (row.auth_method,),
+        seen=_for_management,
+    ),
 }
 """By table."""

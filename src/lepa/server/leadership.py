@@ -17,14 +17,17 @@ from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
+from lepa.server.acl.guard import Guard
 from lepa.server.alarm import Alarm
-from lepa.server.deciders import deployments, drains, gates, sessions
+from lepa.server.deciders import deployments, drains, gates, sessions, tokens, variable_locks
 from lepa.server.deciders.garbage import find_garbage
 from lepa.server.deciders.heartbeats import Heartbeats, disconnected_too_long, silent
 from lepa.server.deciders.overlooked import find_overlooked
 from lepa.server.deciders.periodic import Periodic
 from lepa.server.desk import LocalDesk
 from lepa.server.eval_feed import EvalFeed
+from lepa.server.keyring import Keyring
+from lepa.server.keyring_care import KeyringCare
 from lepa.server.leader_key import LeaderKey
 from lepa.server.lending import Lending
 from lepa.server.loops import carry_out, run_decider
@@ -59,6 +62,8 @@ class Parts(NamedTuple):
     clock: Clock
     random: Random
     metrics: Metrics
+    keyring: Keyring
+    guard: Guard
 
 
 class Leading:
@@ -70,6 +75,7 @@ class Leading:
         self._stack = AsyncExitStack()
         self.heartbeats = Heartbeats(parts.settings.heartbeat)
         self.feed = EvalFeed(parts.replica, parts.writer, parts.clock, parts.random, parts.metrics)
+        self.keyring_care = KeyringCare(parts.replica, parts.writer, parts.keyring, parts.clock, parts.settings.acl)
         self.applier = PlanApplier(
             parts.store, parts.replica, parts.writer, parts.clock, parts.metrics, self.feed.holds
         )
@@ -111,6 +117,8 @@ class Leading:
             ("periodic", periodic.decide, ("jobs",)),
             ("gates", gates.decide, ("jobs", "allocs", "evals")),
             ("sessions", sessions.decide, ("sessions", "kv_delays", "nodes", "services")),
+            ("variable-locks", variable_locks.decide, ("variable_leases",)),
+            ("tokens", tokens.decide, ("acl_tokens", "acl_one_time")),
         ):
             run = run_decider(name, decide, tables, p.replica, p.writer, p.clock)
             self._tasks.start(name, run)
@@ -118,6 +126,7 @@ class Leading:
         self._tasks.start("heartbeats", self._watch_heartbeats())
         self._tasks.start("overlooked", self._look_for_overlooked())
         self._tasks.start("garbage", self._collect_garbage())
+        self._tasks.start("keyring", self.keyring_care.run())
         self._tasks.start("report", self._report())
 
     async def __aexit__(self, *_: object) -> None:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from lepa.kit.bexpr import FilterError, Predicate, compile_filter
 from lepa.model.errors import LepaError, invalid
-from lepa.rpc.requests import ReadRequest
+from lepa.rpc.requests import ReadRequest, Request
 
 T = TypeVar("T")
 
@@ -77,9 +77,15 @@ def namespaced_start(request: ReadRequest) -> tuple[str, str] | None:
 
 
 def in_namespace(request: ReadRequest) -> Callable[[Any], bool]:
-    """Whether a row is in the request's namespace; "*" is all of them."""
-    wanted = request.namespace or "default"
-    return lambda row: wanted in ("*", row.namespace)
+    """Whether a row is in the request's namespace; "*" is all of them that the caller may see."""
+    wanted, seen = request.namespace or "default", visible(request)
+    return lambda row: wanted in ("*", row.namespace) and seen(row.namespace)
+
+
+def visible(request: Request) -> Callable[[str], bool]:
+    """Whether the caller may see a namespace."""
+    names = request.visible
+    return (lambda namespace: True) if names is None else names.__contains__
 
 
 def _predicate(text: str) -> Predicate | None:

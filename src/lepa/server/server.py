@@ -11,6 +11,7 @@ the caller's to close.
 import asyncio
 import re
 from contextlib import AsyncExitStack
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -22,11 +23,15 @@ from lepa.rpc.channel import Answer, LocalCaller, Peers
 from lepa.rpc.methods import METHODS
 from lepa.rpc.requests import Reply
 from lepa.rpc.server_requests import ServerRecord
+from lepa.server.acl.guard import Guard
+from lepa.server.acl.introduced import Introduced
 from lepa.server.contact import Contact
+from lepa.server.endpoints.acl import AclEndpoints
 from lepa.server.endpoints.allocations import AllocationEndpoints
 from lepa.server.endpoints.context import Context
 from lepa.server.endpoints.deployments import DeploymentEndpoints
 from lepa.server.endpoints.jobs import JobEndpoints
+from lepa.server.endpoints.keyring import KeyringEndpoints
 from lepa.server.endpoints.kv import KvEndpoints
 from lepa.server.endpoints.nodes import NodeEndpoints
 from lepa.server.endpoints.operator import OperatorEndpoints
@@ -34,8 +39,11 @@ from lepa.server.endpoints.overlays import OverlayEndpoints
 from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.servers import ServerEndpoints
 from lepa.server.endpoints.services import ServiceEndpoints
+from lepa.server.endpoints.variables import VariableEndpoints
 from lepa.server.event_stream import EventStream
 from lepa.server.forwarding import Forwarder
+from lepa.server.key_file import load_or_make
+from lepa.server.keyring import Keyring
 from lepa.server.leadership import Leadership, Leading, Parts
 from lepa.server.remote_desk import RemoteDesk
 from lepa.server.roster import Roster
@@ -66,9 +74,23 @@ class Server:
         replica = Replica(store, clock)
         writer = Writer(store, replica, clock, random)
         writer.metrics = metrics
-        self._parts = Parts(store, replica, writer, settings, clock, random, metrics)
+        acl = settings.acl
+        wrapping = load_or_make(Path(acl.keyring_directory) if acl.keyring_directory else None, acl.shared_secret)
+        peers = Introduced(peers, wrapping.server_token) if peers is not None else None
+        keyring = Keyring(replica, writer, clock, wrapping)
+        self.guest_token = wrapping.guest_token
+        """What parts of this agent show that read for others."""
+        guard = Guard(
+            replica,
+            clock,
+            keyring,
+            enabled=acl.enabled,
+            guest_token=wrapping.guest_token,
+            server_token=wrapping.server_token,
+        )
+        self._parts = Parts(store, replica, writer, settings, clock, random, metrics, keyring, guard)
         self._leadership = Leadership(self._parts, lambda: Leading(self._parts))
-        self._events = EventStream(replica, settings.event_batches_max)
+        self._events = EventStream(replica, settings.event_batches_max, guard)
         self._peers = peers
         self._tasks = Tasks("server")
         self._stack = AsyncExitStack()
@@ -137,12 +159,15 @@ class Server:
             NodeEndpoints(context),
             ServiceEndpoints(context),
             KvEndpoints(context),
+            VariableEndpoints(context),
+            KeyringEndpoints(context),
+            AclEndpoints(context),
             OperatorEndpoints(context),
             ServerEndpoints(context),
             OverlayEndpoints(context),
         )
         return {
-            method.name: self._measured(method.name, answer)
+            method.name: self._measured(method.name, self._parts.guard.guarded(method.name, answer))
             for endpoint in endpoints
             for method, answer in endpoint.answers(queries).items()
         }

@@ -33,6 +33,28 @@ class HeartbeatSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What all nodes get when a server begins to lead: they may not know of it yet."""
 
 
+class AclSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Access control, the keyring and identities."""
+
+    enabled: bool = False
+    token_min_ttl_ns: int = 60 * 1_000_000_000
+    """The shortest life of a token that expires."""
+    token_max_ttl_ns: int = 24 * 3600 * 1_000_000_000
+    """The longest."""
+    directory: str = ""
+    """Where the file is looked for that allows another bootstrap; "" where it never is."""
+    keyring_directory: str = ""
+    """Where the key-encryption key is kept; "" keeps it in memory (tests)."""
+    shared_secret: str = ""
+    """What all servers of the region share, from which the key-encryption key is derived; "" makes one by chance."""
+    key_rotation_s: float = 720 * 3600.0
+    """How old the active root key may grow."""
+    key_gc_s: float = 3600.0
+    """How long a root key stays after nothing needs it any more."""
+    oidc_issuer: str = ""
+    """Whom identities name as their issuer; with it others may discover the public keys."""
+
+
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What one server is and does."""
 
@@ -61,3 +83,4 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Batches of events kept for those who begin to follow later."""
     heartbeat: HeartbeatSettings = HeartbeatSettings()
     garbage: GarbageSettings = GarbageSettings()
+    acl: AclSettings = AclSettings()

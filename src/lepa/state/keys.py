@@ -5,6 +5,9 @@
     nodes/ID                    node_pools/NAME                 namespaces/NAME
     services/NS/NAME/ID         scaling_events/NS/JOB/GROUP/TIME
     kv/KEY  kv_delays/KEY       sessions/ID                     overlays/NAME/SUBNET
+    variables/NS/PATH           variable_leases/NS/PATH         keyring/ID
+    acl_policies/NAME           acl_tokens/ACCESSOR             acl_roles/ID
+    acl_auth_methods/NAME       acl_binding_rules/ID            acl_one_time/ID                 acl_bootstrap/first
     config/scheduler            leader (who leads; not part of a snapshot)
 
 A `/` or `%` inside a part is written `%2F`, `%25`, so that a part never spills into the next. Numbers are padded to
@@ -21,6 +24,18 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from lepa.model.acl import (
+    AclBootstrap,
+    AclPolicy,
+    AclRole,
+    AclToken,
+    AuthMethod,
+    BindingRule,
+    OneTimeToken,
+    RootKey,
+    Variable,
+    VariableLease,
+)
 from lepa.model.allocation import Allocation
 from lepa.model.deployment import Deployment
 from lepa.model.evaluation import Evaluation
@@ -56,6 +71,16 @@ KINDS: Final[dict[str, type[Wire]]] = {
     "kv_delays": KvDelay,
     "sessions": Session,
     "overlays": OverlayLease,
+    "variables": Variable,
+    "variable_leases": VariableLease,
+    "keyring": RootKey,
+    "acl_policies": AclPolicy,
+    "acl_tokens": AclToken,
+    "acl_roles": AclRole,
+    "acl_auth_methods": AuthMethod,
+    "acl_binding_rules": BindingRule,
+    "acl_one_time": OneTimeToken,
+    "acl_bootstrap": AclBootstrap,
 }
 """Every table of the state and what its values are. Keys of other tables are not part of a snapshot."""
 
@@ -133,6 +158,26 @@ def session_key(session_id: str) -> str:
 def overlay_key(name: str, subnet: str) -> str:
     """One node's share of an overlay network."""
     return join("overlays", name, subnet)
+
+
+def variable_key(namespace: str, path: str) -> str:
+    """One variable."""
+    return join("variables", namespace, path)
+
+
+def variable_lease_key(namespace: str, path: str) -> str:
+    """When a variable's lock was renewed."""
+    return join("variable_leases", namespace, path)
+
+
+def root_key(key_id: str) -> str:
+    """One key of the keyring."""
+    return join("keyring", key_id)
+
+
+def acl_key(kind: str, name: str) -> str:
+    """An object of access control. kind: the table without `acl_`, such as "policies"."""
+    return join(f"acl_{kind}", name)
 
 
 def scheduler_configuration_key() -> str:

@@ -13,6 +13,19 @@ from typing import Any, Final, NamedTuple
 
 from immutables import Map
 
+from lepa.model.acl import (
+    AclBootstrap,
+    AclPolicy,
+    AclRole,
+    AclToken,
+    AuthMethod,
+    BindingRule,
+    OneTimeToken,
+    RootKey,
+    Variable,
+    VariableLease,
+    digest,
+)
 from lepa.model.allocation import Allocation
 from lepa.model.deployment import Deployment
 from lepa.model.evaluation import Evaluation
@@ -49,6 +62,11 @@ def _job_of(row: Any) -> JobKey:
     return row.namespace, row.job_id
 
 
+def _policy_job(policy: AclPolicy) -> JobKey | None:
+    """The job whose workloads a policy is attached to."""
+    return (policy.job_acl.namespace or "default", policy.job_acl.job_id) if policy.job_acl is not None else None
+
+
 def _parent_of(job: Job) -> JobKey | None:
     return (job.namespace, job.parent_id) if job.parent_id else None
 
@@ -72,7 +90,14 @@ SHAPES: Final[Mapping[str, Shape]] = {
             by_creation=True,
         ),
         Shape("deployments", _id, {"job": _job_of}, by_creation=True),
-        Shape("nodes", _id, {"pool": lambda node: node.node_pool}),
+        Shape(
+            "nodes",
+            _id,
+            {
+                "pool": lambda node: node.node_pool,
+                "secret": lambda node: digest(node.secret_id) if node.secret_id else None,
+            },
+        ),
         Shape("node_pools", _id),
         Shape("namespaces", _id),
         Shape(
@@ -91,6 +116,16 @@ SHAPES: Final[Mapping[str, Shape]] = {
         Shape("kv_delays", _id),
         Shape("sessions", _id),
         Shape("overlays", tuple, {"name": lambda lease: lease.overlay, "node": lambda lease: lease.node_id}),
+        Shape("variables", tuple),
+        Shape("variable_leases", tuple),
+        Shape("keyring", _id),
+        Shape("acl_policies", _id, {"job": _policy_job}),
+        Shape("acl_tokens", _id, {"secret": lambda token: digest(token.secret_id)}, by_creation=True),
+        Shape("acl_roles", _id, {"name": lambda role: role.name}),
+        Shape("acl_auth_methods", _id),
+        Shape("acl_binding_rules", _id, {"method": lambda rule: rule.auth_method}),
+        Shape("acl_one_time", _id),
+        Shape("acl_bootstrap", _id),
     )
 }
 """Every table, with the groupings that a Watch can name."""
@@ -400,6 +435,108 @@ class Snapshot:
     def overlay_leases_of_node(self, node_id: str) -> tuple[OverlayLease, ...]:
         """Shares that a node holds."""
         return self.tables["overlays"].group("node", node_id)
+
+    # Variables and access control
+
+    def variable(self, namespace: str, path: str) -> Variable | None:
+        """One variable, encrypted."""
+        return self.tables["variables"].get((namespace, path))
+
+    def variables(self, start: tuple[str, str] | None = None) -> Iterator[Variable]:
+        """All variables by namespace and path, from `start` on."""
+        return self.tables["variables"].in_order(start)
+
+    def variables_in(self, namespace: str) -> Iterator[Variable]:
+        """Variables of one namespace, by path."""
+        return self.tables["variables"].within(namespace)
+
+    def variable_lease(self, namespace: str, path: str) -> VariableLease | None:
+        """When the lock of a variable was renewed."""
+        return self.tables["variable_leases"].get((namespace, path))
+
+    def variable_leases(self) -> Iterable[VariableLease]:
+        """All of them, in no particular order."""
+        return self.tables["variable_leases"].values()
+
+    def root_key(self, key_id: str) -> RootKey | None:
+        """One key of the keyring."""
+        return self.tables["keyring"].get(key_id)
+
+    def root_keys(self) -> Iterator[RootKey]:
+        """The keyring, by id."""
+        return self.tables["keyring"].in_order()
+
+    def policy(self, name: str) -> AclPolicy | None:
+        """One policy."""
+        return self.tables["acl_policies"].get(name)
+
+    def policies(self) -> Iterator[AclPolicy]:
+        """All policies by name."""
+        return self.tables["acl_policies"].in_order()
+
+    def policies_of_job(self, namespace: str, job_id: str) -> tuple[AclPolicy, ...]:
+        """Policies that are attached to workloads of a job."""
+        return self.tables["acl_policies"].group("job", (namespace, job_id))
+
+    def token(self, accessor_id: str) -> AclToken | None:
+        """One token by its accessor."""
+        return self.tables["acl_tokens"].get(accessor_id)
+
+    def token_by_secret(self, secret_id: str) -> AclToken | None:
+        """One token by its secret."""
+        return next(iter(self.tables["acl_tokens"].group("secret", digest(secret_id))), None)
+
+    def node_by_secret(self, secret_id: str) -> Node | None:
+        """The node that has a secret."""
+        return next(iter(self.tables["nodes"].group("secret", digest(secret_id))), None)
+
+    def tokens(self, start: tuple[int, str] | None = None, *, reverse: bool = False) -> Iterator[AclToken]:
+        """All tokens by (create_index, accessor), from `start` on."""
+        return self.tables["acl_tokens"].by_creation(start, reverse=reverse)
+
+    def role(self, role_id: str) -> AclRole | None:
+        """One role."""
+        return self.tables["acl_roles"].get(role_id)
+
+    def role_by_name(self, name: str) -> AclRole | None:
+        """One role by its name."""
+        return next(iter(self.tables["acl_roles"].group("name", name)), None)
+
+    def roles(self) -> Iterator[AclRole]:
+        """All roles by id."""
+        return self.tables["acl_roles"].in_order()
+
+    def auth_method(self, name: str) -> AuthMethod | None:
+        """One auth method."""
+        return self.tables["acl_auth_methods"].get(name)
+
+    def auth_methods(self) -> Iterator[AuthMethod]:
+        """All auth methods by name."""
+        return self.tables["acl_auth_methods"].in_order()
+
+    def binding_rule(self, rule_id: str) -> BindingRule | None:
+        """One binding rule."""
+        return self.tables["acl_binding_rules"].get(rule_id)
+
+    def binding_rules(self) -> Iterator[BindingRule]:
+        """All binding rules by id."""
+        return self.tables["acl_binding_rules"].in_order()
+
+    def binding_rules_of(self, method: str) -> tuple[BindingRule, ...]:
+        """Binding rules of one auth method, oldest first."""
+        return self.tables["acl_binding_rules"].group("method", method)
+
+    def one_time_token(self, secret_id: str) -> OneTimeToken | None:
+        """A token that is exchanged once; it is stored under its secret's digest."""
+        return self.tables["acl_one_time"].get(digest(secret_id))
+
+    def one_time_tokens(self) -> Iterable[OneTimeToken]:
+        """All of them, in no particular order."""
+        return self.tables["acl_one_time"].values()
+
+    def bootstrap(self) -> AclBootstrap | None:
+        """Whether and when the first management token was made."""
+        return self.tables["acl_bootstrap"].get("first")
 
     def scheduler_configuration(self) -> SchedulerConfiguration:
         """The settings in force."""

@@ -52,9 +52,9 @@ def test_nomads_keys_are_taken(tmp_path: Path) -> None:
         (DEV | {"datacentre": "dc1"}, 'unknown field `datacentre`; did you mean "datacenter"'),
         (DEV | {"ports": {"http": "4646"}}, r"Expected `int`, got `str` - at `\$.ports.http`"),
         ({"data_dir": "/x", "client": {"enabled": True}}, "a client without a server needs"),
-        (DEV | {"acl": {"enabled": True}}, "acl { enabled = true } is not part of this version"),
         (DEV | {"tls": {"rpc_upgrade_mode": True}}, "tls.rpc_upgrade_mode"),
         (DEV | {"tls": {"https": True}}, "unknown field `https`"),
+        (DEV | {"acl": {"enabled": True, "token_max_expiration_ttl": "soon"}}, "acl.token_max_expiration_ttl"),
         (
             {"data_dir": "/x", "server": {"enabled": True, "bootstrap_expect": 30}},
             "bootstrap_expect: 30 is not a number of servers; it has to be 1, 3, 5 or at most 9",

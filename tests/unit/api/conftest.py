@@ -11,9 +11,17 @@ from lepa.api.app import build
 from lepa.api.edge import Edge, Settings
 from lepa.kit.sources import SystemClock
 from lepa.kit.telemetry import Metrics
-from lepa.model.errors import LepaError
+from lepa.model.errors import LepaError, not_found
+from lepa.rpc.acl_requests import Authorized
 from lepa.rpc.methods import Method
 from lepa.rpc.requests import Member, Members, Reply
+
+
+def nothing_is_known(request: Any) -> Any:
+    """Where the servers know neither nodes nor allocations."""
+    if request.alloc_id:
+        return not_found(f'Unknown allocation "{request.alloc_id}"')
+    return not_found(f'Unknown node "{request.node_id}"') if request.node_id else Authorized()
 
 
 class RecordingCaller:
@@ -21,12 +29,14 @@ class RecordingCaller:
 
     def __init__(self) -> None:
         self.requests: list[tuple[str, Any]] = []
-        self.answers: dict[str, Any] = {}
+        self.answers: dict[str, Any] = {"ACL.Authorize": nothing_is_known}
         self.batches: list[Any] = []
 
     async def call(self, method: Method[Any, Any], request: Any) -> Reply[Any]:
         self.requests.append((method.name, request))
         answer = self.answers.get(method.name)
+        if callable(answer):
+            answer = answer(request)
         if isinstance(answer, LepaError):
             raise answer
         return answer if isinstance(answer, Reply) else Reply(value=answer, index=5)

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
-from tests.builders import make_alloc, make_node
 
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
 from lepa.rpc import requests as r
+from lepa.rpc.acl_requests import Authorized
 from lepa.rpc.node_service import StreamFrame
 from lepa.rpc.server_requests import ServerRecord
 
@@ -182,8 +182,7 @@ async def test_another_nodes_allocation_is_asked_for_there(node, parts, client_o
     far.node = Node()
     far_http = await client_of(far)
     near = Parts()
-    near.caller.answers["Allocation.Get"] = make_alloc(HERE, node_id="n1")
-    near.caller.answers["Node.Get"] = make_node("n1", http_addr=f"127.0.0.1:{far_http.port}")
+    near.caller.answers["ACL.Authorize"] = Authorized(node_id="n1", http_addr=f"127.0.0.1:{far_http.port}")
     near_http = await client_of(near)
     answer = await near_http.get(f"/v1/client/fs/logs/{HERE}?task=t&type=stdout&plain=true")
     assert await answer.text() == "line 1\nline 2\n"
@@ -196,15 +195,13 @@ async def test_another_nodes_allocation_is_asked_for_there(node, parts, client_o
 
 
 async def test_a_node_that_cannot_be_reached_is_no_path(parts, http) -> None:
-    parts.caller.answers["Allocation.Get"] = make_alloc(HERE, node_id="n1")
-    parts.caller.answers["Node.Get"] = make_node("n1", http_addr="127.0.0.1:1")
+    parts.caller.answers["ACL.Authorize"] = Authorized(node_id="n1", http_addr="127.0.0.1:1")
     answer = await http.get(f"/v1/client/fs/ls/{HERE}")
     assert (answer.status, await answer.text()) == (404, "No path to node")
 
 
 async def test_a_request_is_passed_on_once_only(parts, http) -> None:
-    parts.caller.answers["Allocation.Get"] = make_alloc(HERE, node_id="n1")
-    parts.caller.answers["Node.Get"] = make_node("n1", http_addr="127.0.0.1:1")
+    parts.caller.answers["ACL.Authorize"] = Authorized(node_id="n1", http_addr="127.0.0.1:1")
     answer = await http.get(f"/v1/client/fs/ls/{HERE}", headers={"X-Lepa-Forwarded": "1"})
     assert answer.status == 404
 
@@ -284,7 +281,7 @@ async def test_the_log_of_another_server_is_followed_by_its_name_or_as_the_leade
 
 async def test_where_an_allocation_is_any_server_may_tell_and_the_leader_when_it_is_new(parts, http) -> None:
     await http.get(f"/v1/client/fs/ls/{HERE}")
-    assert [request.stale for name, request in parts.caller.requests if name == "Allocation.Get"] == [True, False]
+    assert [request.stale for name, request in parts.caller.requests if name == "ACL.Authorize"] == [True, False]
 
 
 async def test_old_answers_tell_that_they_are(parts, http) -> None:

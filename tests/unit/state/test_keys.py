@@ -40,6 +40,13 @@ def test_every_key_belongs_to_a_known_table() -> None:
         keys.kv_key("some/key"),
         keys.kv_delay_key("some/key"),
         keys.session_key("s"),
+        keys.variable_key("ns", "a/b"),
+        keys.variable_lease_key("ns", "a/b"),
+        keys.root_key("k"),
+        *(
+            keys.acl_key(kind, "x")
+            for kind in ("policies", "tokens", "roles", "auth_methods", "binding_rules", "one_time", "bootstrap")
+        ),
         keys.overlay_key("o", "10.0.0.0/24"),
     ]
     assert {keys.split(key)[0] for key in made} == set(keys.KINDS)

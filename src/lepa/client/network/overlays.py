@@ -203,7 +203,8 @@ class Overlays:
         """Forward to the nodes that hold shares; returns when this node's own has changed."""
         index, tunnel = 0, tunnels.names(lease.vni).tunnel
         while True:
-            query = ReadRequest(id=lease.overlay, index=index, stale=True)
+            secret = self._link.node.secret_id
+            query = ReadRequest(id=lease.overlay, index=index, stale=True, auth_token=secret)
             reply = await self._link.call(m.OVERLAY_LEASES, query, timeout_s=FOLLOW_S)
             leases: Sequence[OverlayLease] = reply.value
             own = next((each for each in leases if each.node_id == lease.node_id), None)

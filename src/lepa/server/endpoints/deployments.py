@@ -60,8 +60,6 @@ class DeploymentEndpoints:
 
     async def promote(self, request: r.DeploymentUpdateRequest) -> Reply[r.DeploymentUpdateResponse]:
         """Let canaries take over."""
-        if not request.all and not request.groups:
-            raise invalid("must specify groups to promote or all")
         groups = None if request.all else request.groups
         return await self._write(lambda draft: commands.promote_deployment(draft, request.id, groups))
 

@@ -29,7 +29,7 @@ from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.server.endpoints.query import Answerable, Query, job_group, job_key, job_row, namespace_of, table
 from lepa.server.endpoints.stubs import alloc_stub
-from lepa.server.pages import Page, in_namespace, namespaced_start, namespaced_token, page_of
+from lepa.server.pages import Page, in_namespace, namespaced_start, namespaced_token, page_of, visible
 from lepa.state.commands.deployments import ACTIVE
 from lepa.state.job_tally import lives
 from lepa.state.snapshot import JOB_SUMMARY, Snapshot
@@ -77,11 +77,11 @@ def job_stub(snapshot: Snapshot, job: Job, *, meta: bool = False) -> JobListStub
 def list_statuses(snapshot: Snapshot, request: r.JobStatusesRequest) -> Page:
     """Jobs with their allocations, what changed last first."""
     wanted = set(request.jobs)
-    mine = in_namespace(request)
+    mine, seen = in_namespace(request), visible(request)
 
     def asked(job: Job) -> bool:
         if wanted:
-            return (job.namespace, job.id) in wanted
+            return (job.namespace, job.id) in wanted and seen(job.namespace)
         return mine(job) and (request.include_children or not job.parent_id)
 
     jobs = sorted(
@@ -295,6 +295,7 @@ def scaling_policies(snapshot: Snapshot, namespace: str) -> Iterator[ScalingPoli
 
 def list_scaling_policies(snapshot: Snapshot, request: r.ScalingPolicyListRequest) -> tuple[ScalingPolicyListStub, ...]:
     """Scaling policies, shortened."""
+    seen = visible(request)
     return tuple(
         ScalingPolicyListStub(
             id=policy.id,
@@ -308,6 +309,7 @@ def list_scaling_policies(snapshot: Snapshot, request: r.ScalingPolicyListReques
         if policy.id.startswith(request.prefix)
         and request.job in ("", policy.target.get("Job"))
         and request.type in ("", policy.type)
+        and seen(policy.target.get("Namespace", "default"))
     )
 
 

@@ -12,10 +12,11 @@ from lepa.model.node import Node, NodeListStub
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.requests import Reply
+from lepa.server.acl.access import Access
 from lepa.server.endpoints.context import Answers, Context, eval_ids
 from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.query import Answerable, Query, group, row, table
-from lepa.server.pages import Page, page_of, since
+from lepa.server.pages import Page, page_of, since, visible
 from lepa.state.commands import allocations as allocation_commands
 from lepa.state.commands import nodes as commands
 from lepa.state.commands import tenancy
@@ -79,8 +80,10 @@ def get_node(snapshot: Snapshot, request: r.ReadRequest) -> Node | None:
 
 
 def node_allocations(snapshot: Snapshot, request: r.ReadRequest) -> tuple[Allocation, ...]:
-    """A node's allocations with their jobs."""
-    return tuple(with_job(snapshot, alloc) for alloc in snapshot.node_allocations(request.id))
+    """A node's allocations with their jobs, as far as the caller may see them."""
+    seen = visible(request)
+    found = snapshot.node_allocations(request.id)
+    return tuple(with_job(snapshot, alloc) for alloc in found if seen(alloc.namespace))
 
 
 def with_job(snapshot: Snapshot, alloc: Allocation) -> Allocation:
@@ -106,10 +109,15 @@ def _check_secret(snapshot: Snapshot, request: r.NodeAllocationsRequest) -> None
         raise LepaError("denied", "node secret ID does not match", node_id=request.node_id)
 
 
-def list_pools(snapshot: Snapshot, request: r.ReadRequest) -> Page:
-    """Node pools by name."""
+def list_pools(snapshot: Snapshot, request: r.ReadRequest, access: Access) -> Page:
+    """Node pools by name that the caller may read."""
     rows = since(snapshot.node_pools(), request, lambda pool: pool.name)
-    return page_of(rows, request, token=lambda pool: pool.name, where=lambda pool: pool.name.startswith(request.prefix))
+    return page_of(
+        rows,
+        request,
+        token=lambda pool: pool.name,
+        where=lambda pool: pool.name.startswith(request.prefix) and access.node_pool(pool.name, "read"),
+    )
 
 
 def _followed(request: r.NodeAllocationsRequest) -> tuple[Watch, ...]:
@@ -121,7 +129,6 @@ QUERIES: Answerable = {
     m.NODE_GET: Query(row("nodes"), get_node),
     m.NODE_ALLOCATIONS: Query(group("allocs", "node"), node_allocations),
     m.NODE_FOLLOW: Query(_followed, follow),
-    m.NODE_POOL_LIST: Query(table("node_pools"), list_pools),
     m.NODE_POOL_GET: Query(row("node_pools"), lambda snapshot, request: snapshot.node_pool(request.id)),
 }
 
@@ -227,6 +234,10 @@ class NodeEndpoints:
             return Reply(value=r.NodeUpdateResponse(), index=0)
         return await self._updated(node, evaluations, written.revision)
 
+    def list_pools(self, snapshot: Snapshot, request: r.ReadRequest) -> Page:
+        """Node pools that the caller may read."""
+        return list_pools(snapshot, request, self._parts.guard.access(snapshot, request.auth_token))
+
     async def upsert_pool(self, request: r.NodePoolWriteRequest) -> Reply[None]:
         """Create or change a node pool."""
         pool = request.value
@@ -275,4 +286,5 @@ class NodeEndpoints:
             m.NODE_POOL_UPSERT: self.upsert_pool,
             m.NODE_POOL_DELETE: self.delete_pool,
         }
-        return {**queries.answers(QUERIES), **writes}
+        pools = {m.NODE_POOL_LIST: Query(table("node_pools"), self.list_pools)}
+        return {**queries.answers({**QUERIES, **pools}), **writes}

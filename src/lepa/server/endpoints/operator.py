@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from lepa.model.errors import invalid
+from lepa.model.errors import denied, invalid
 from lepa.model.operator import SchedulerConfiguration
+from lepa.model.tenancy import Namespace
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.requests import Reply
+from lepa.server.acl.access import Access
 from lepa.server.endpoints.context import Answers, Context
 from lepa.server.endpoints.queries import Answer, Queries
 from lepa.server.endpoints.query import Answerable, Query, row, table
@@ -18,10 +20,15 @@ from lepa.state.commands import tenancy
 from lepa.state.snapshot import Snapshot
 
 
-def list_namespaces(snapshot: Snapshot, request: r.ReadRequest) -> Page:
-    """Namespaces by name."""
+def list_namespaces(snapshot: Snapshot, request: r.ReadRequest, access: Access) -> Page:
+    """Namespaces by name in which the caller may do something."""
     rows = since(snapshot.namespaces(), request, lambda one: one.name)
-    return page_of(rows, request, token=lambda one: one.name, where=lambda one: one.name.startswith(request.prefix))
+    return page_of(
+        rows,
+        request,
+        token=lambda one: one.name,
+        where=lambda one: one.name.startswith(request.prefix) and access.sees_namespace(one.name),
+    )
 
 
 def scheduler_configuration(snapshot: Snapshot, request: r.ReadRequest) -> SchedulerConfiguration:
@@ -30,8 +37,6 @@ def scheduler_configuration(snapshot: Snapshot, request: r.ReadRequest) -> Sched
 
 
 QUERIES: Answerable = {
-    m.NAMESPACE_LIST: Query(table("namespaces"), list_namespaces),
-    m.NAMESPACE_GET: Query(row("namespaces"), lambda snapshot, request: snapshot.namespace(request.id)),
     m.SCHEDULER_CONFIGURATION_GET: Query(table("config"), scheduler_configuration),
 }
 
@@ -42,6 +47,19 @@ class OperatorEndpoints:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._parts = context.parts
+
+    def _access(self, snapshot: Snapshot, request: r.Request) -> Access:
+        return self._parts.guard.access(snapshot, request.auth_token)
+
+    def list_namespaces(self, snapshot: Snapshot, request: r.ReadRequest) -> Page:
+        """Namespaces that the caller may know of."""
+        return list_namespaces(snapshot, request, self._access(snapshot, request))
+
+    def get_namespace(self, snapshot: Snapshot, request: r.ReadRequest) -> Namespace | None:
+        """One namespace that the caller may know of."""
+        if not self._access(snapshot, request).sees_namespace(request.id):
+            raise denied()
+        return snapshot.namespace(request.id)
 
     async def upsert_namespace(self, request: r.NamespaceWriteRequest) -> Reply[None]:
         """Create or change a namespace."""
@@ -79,9 +97,11 @@ class OperatorEndpoints:
     def _reply(self, value: Any) -> Reply[Any]:
         return Reply(value=value, index=max(1, self._parts.replica.snapshot.index))
 
-    def _search(self, find: Callable[[Snapshot, r.SearchRequest], r.SearchResponse]) -> Answer:
+    def _search(self, find: Callable[[Snapshot, r.SearchRequest, Access], r.SearchResponse]) -> Answer:
         async def answer(request: r.SearchRequest) -> Reply[Any]:
-            return self._reply(await asyncio.to_thread(find, self._parts.replica.snapshot, request))
+            snapshot = self._parts.replica.snapshot
+            access = self._access(snapshot, request)
+            return self._reply(await asyncio.to_thread(find, snapshot, request, access))
 
         return answer
 
@@ -95,4 +115,8 @@ class OperatorEndpoints:
             m.SYSTEM_RECONCILE_SUMMARIES: self.reconcile_summaries,
         }
         searches = {method: self._search(find) for method, find in SEARCHES.items()}
-        return {**queries.answers(QUERIES), **searches, **others}
+        namespaces: Answerable = {
+            m.NAMESPACE_LIST: Query(table("namespaces"), self.list_namespaces),
+            m.NAMESPACE_GET: Query(row("namespaces"), self.get_namespace),
+        }
+        return {**queries.answers({**QUERIES, **namespaces}), **searches, **others}

@@ -1,12 +1,14 @@
 """Pure: finding things by the beginning of their id, or by a part of their name."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
 from itertools import islice
 from typing import Any, Final
 
-from lepa.model.errors import invalid
+from lepa.model.errors import denied, invalid
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
+from lepa.server.acl.access import Access
 from lepa.server.endpoints.job_reads import scaling_policies
 from lepa.server.pages import in_namespace
 from lepa.state.snapshot import Snapshot
@@ -15,39 +17,40 @@ PREFIX_MATCHES_MAX: Final = 20
 FUZZY_MATCHES_MAX: Final = 100
 FUZZY_TEXT_MIN: Final = 2
 
-Find = Callable[[Snapshot, r.SearchRequest], Iterator[str]]
+Find = Callable[[Snapshot, r.SearchRequest, Access], Iterator[str]]
 Hit = tuple[str, tuple[str, ...]]
 
 
-def search_prefix(snapshot: Snapshot, request: r.SearchRequest) -> r.SearchResponse:
-    """Ids that begin with a prefix, by context."""
-    wanted = _contexts(request.context, _BY_PREFIX)
+def search_prefix(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> r.SearchResponse:
+    """Ids that begin with a prefix, by context; only what the caller may see."""
+    wanted = _contexts(request, _BY_PREFIX, access)
     matches: dict[str, Any] = {}
     truncations = {}
     for context in wanted:
-        found = list(islice(_BY_PREFIX[context](snapshot, request), PREFIX_MATCHES_MAX + 1))
+        found = list(islice(_BY_PREFIX[context](snapshot, request, access), PREFIX_MATCHES_MAX + 1))
         truncations[context] = len(found) > PREFIX_MATCHES_MAX
         matches[context] = found[:PREFIX_MATCHES_MAX]
     return r.SearchResponse(matches=matches, truncations=truncations, index=snapshot.index)
 
 
-def search_fuzzy(snapshot: Snapshot, request: r.SearchRequest) -> r.SearchResponse:
-    """Names that contain a text, in any case, with where they are."""
+def search_fuzzy(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> r.SearchResponse:
+    """Names that contain a text, in any case, with where they are; only what the caller may see."""
     text = request.text or request.prefix
     if len(text) < FUZZY_TEXT_MIN:
         raise invalid(f"fuzzy search query must be at least {FUZZY_TEXT_MIN} characters, got {len(text)}")
     contexts = {**_BY_PREFIX, **dict.fromkeys(_FUZZY)}
     matches: dict[str, Any] = {}
     truncations = {}
-    for context in _contexts(request.context, contexts):
+    for context in _contexts(request, contexts, access):
         if context in _FUZZY:
-            hits = (hit for hit in _FUZZY[context](snapshot, request) if text.lower() in hit[0].lower())
+            hits = (hit for hit in _FUZZY[context](snapshot, request, access) if text.lower() in hit[0].lower())
             found = sorted(
                 islice(hits, FUZZY_MATCHES_MAX + 1), key=lambda hit: (hit[0].lower().index(text.lower()), hit)
             )
         else:
             by_prefix = r.SearchRequest(prefix=text, namespace=request.namespace)
-            found = [(one, ()) for one in islice(_BY_PREFIX[context](snapshot, by_prefix), FUZZY_MATCHES_MAX + 1)]
+            ids = islice(_BY_PREFIX[context](snapshot, by_prefix, access), FUZZY_MATCHES_MAX + 1)
+            found = [(one, ()) for one in ids]
         truncations[context] = len(found) > FUZZY_MATCHES_MAX
         shown = found[:FUZZY_MATCHES_MAX]
         if shown:
@@ -55,12 +58,28 @@ def search_fuzzy(snapshot: Snapshot, request: r.SearchRequest) -> r.SearchRespon
     return r.SearchResponse(matches=matches, truncations=truncations, index=snapshot.index)
 
 
-def _contexts(asked: str, known: Mapping[str, Any]) -> list[str]:
-    if asked in ("", "all"):
-        return list(known)
-    if asked not in known:
+def _contexts(request: r.SearchRequest, known: Mapping[str, Any], access: Access) -> list[str]:
+    """The contexts asked for, of which the caller may see something. Raises LepaError(denied) when there are none."""
+    asked = request.context
+    if asked not in ("", "all") and asked not in known:
         raise invalid(f"context must be one of {', '.join(sorted(known))}, all; got {asked!r}")
-    return [asked]
+    wanted = list(known) if asked in ("", "all") else [asked]
+    allowed = [context for context in wanted if _allowed(context, request.namespace or "default", access)]
+    if not allowed:
+        raise denied()
+    return allowed
+
+
+def _allowed(context: str, namespace: str, access: Access) -> bool:
+    """Whether anything of a context may be seen."""
+    if context in ("nodes", "classes"):
+        return access.scope("node", "read")
+    if context in ("node_pools", "namespaces"):
+        return access.accessor_id != "" or access.workload is not None or access.management
+    if context == "vars":
+        return access.any_variable(namespace)
+    needed = "list-scaling-policies" if context == "scaling_policy" else "read-job"
+    return access.somewhere(needed) if namespace == "*" else access.namespace(namespace, needed)
 
 
 # By prefix
@@ -69,8 +88,8 @@ def _contexts(asked: str, known: Mapping[str, Any]) -> list[str]:
 def _uuids(name: str) -> Find:
     """Objects whose id is a UUID; a prefix that ends in a hyphen, or leaves them out, is found too."""
 
-    def find(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[str]:
-        mine = in_namespace_of(request)
+    def find(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> Iterator[str]:
+        mine = in_namespace_of(request, access)
         wanted = request.prefix.lower().replace("-", "")
         for row in snapshot.tables[name].with_prefix(request.prefix[:8].lower().rstrip("-")):
             if row.id.replace("-", "").startswith(wanted) and mine(row):
@@ -79,27 +98,46 @@ def _uuids(name: str) -> Find:
     return find
 
 
-def _jobs(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[str]:
-    mine = in_namespace_of(request)
+def _jobs(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> Iterator[str]:
+    mine = in_namespace_of(request, access)
     return (job.id for job in snapshot.jobs() if mine(job) and job.id.startswith(request.prefix))
 
 
 def _named(name: str) -> Find:
-    def find(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[str]:
-        return (row.name for row in snapshot.tables[name].with_prefix(request.prefix))
+    def find(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> Iterator[str]:
+        return (row.name for row in snapshot.tables[name].with_prefix(request.prefix) if _seen(name, row, access))
 
     return find
 
 
-def _policies(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[str]:
-    found = scaling_policies(snapshot, request.namespace or "default")
-    return (policy.id for policy in found if policy.id.startswith(request.prefix))
+def _seen(table: str, row: Any, access: Access) -> bool:
+    return access.sees_namespace(row.name) if table == "namespaces" else access.node_pool(row.name, "read")
 
 
-def in_namespace_of(request: r.SearchRequest) -> Callable[[Any], bool]:
-    """Whether an object is in the search's namespace; nodes are in none."""
+def _variables(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> Iterator[str]:
     mine = in_namespace(r.ReadRequest(namespace=request.namespace))
-    return lambda row: not hasattr(row, "namespace") or mine(row)
+    return (
+        row.path
+        for row in snapshot.variables()
+        if mine(row) and row.path.startswith(request.prefix) and access.variable(row.namespace, row.path, "list")
+    )
+
+
+def _policies(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> Iterator[str]:
+    found = scaling_policies(snapshot, request.namespace or "default")
+    return (
+        policy.id
+        for policy in found
+        if policy.id.startswith(request.prefix)
+        and access.namespace(policy.target.get("Namespace", "default"), "list-scaling-policies")
+    )
+
+
+def in_namespace_of(request: r.SearchRequest, access: Access, needed: str = "read-job") -> Callable[[Any], bool]:
+    """Whether an object is in the search's namespace and the caller may see it; nodes are in none."""
+    mine = in_namespace(r.ReadRequest(namespace=request.namespace))
+    allowed = cache(lambda namespace: access.namespace(namespace, needed))
+    return lambda row: not hasattr(row, "namespace") or (mine(row) and allowed(row.namespace))
 
 
 _BY_PREFIX: Final[Mapping[str, Find]] = {
@@ -111,22 +149,23 @@ _BY_PREFIX: Final[Mapping[str, Find]] = {
     "node_pools": _named("node_pools"),
     "namespaces": _named("namespaces"),
     "scaling_policy": _policies,
+    "vars": _variables,
 }
 
 
 # By a part of a name
 
 
-def _fuzzy_jobs(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[Hit]:
-    mine = in_namespace_of(request)
+def _fuzzy_jobs(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> Iterator[Hit]:
+    mine = in_namespace_of(request, access)
     return ((job.name, (job.namespace, job.id)) for job in snapshot.jobs() if mine(job))
 
 
 def _fuzzy_inside(pick: Callable[[Any], Iterable[tuple[str, tuple[str, ...]]]]) -> Callable[..., Iterator[Hit]]:
     """Names inside jobs. pick: of a job, names and the path below it."""
 
-    def find(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[Hit]:
-        mine = in_namespace_of(request)
+    def find(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> Iterator[Hit]:
+        mine = in_namespace_of(request, access)
         for job in snapshot.jobs():
             if mine(job):
                 for name, path in pick(job):
@@ -153,18 +192,24 @@ def _configs_of(key: str) -> Callable[[Any], Iterator[tuple[str, tuple[str, ...]
     return pick
 
 
-def _classes(snapshot: Snapshot, request: r.SearchRequest) -> Iterator[Hit]:
+def _classes(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> Iterator[Hit]:
     return ((name, ()) for name in sorted({node.node_class for node in snapshot.nodes() if node.node_class}))
 
 
-_FUZZY: Final[Mapping[str, Callable[[Snapshot, r.SearchRequest], Iterator[Hit]]]] = {
+_FUZZY: Final[Mapping[str, Callable[[Snapshot, r.SearchRequest, Access], Iterator[Hit]]]] = {
     "jobs": _fuzzy_jobs,
-    "nodes": lambda snapshot, request: ((node.name, (node.id,)) for node in snapshot.nodes()),
-    "allocs": lambda snapshot, request: (
-        (alloc.name, (alloc.namespace, alloc.id)) for alloc in snapshot.allocations() if in_namespace_of(request)(alloc)
+    "nodes": lambda snapshot, request, access: ((node.name, (node.id,)) for node in snapshot.nodes()),
+    "allocs": lambda snapshot, request, access: (
+        (alloc.name, (alloc.namespace, alloc.id))
+        for alloc in snapshot.allocations()
+        if in_namespace_of(request, access)(alloc)
     ),
-    "namespaces": lambda snapshot, request: ((one.name, ()) for one in snapshot.namespaces()),
-    "node_pools": lambda snapshot, request: ((one.name, ()) for one in snapshot.node_pools()),
+    "namespaces": lambda snapshot, request, access: (
+        (one.name, ()) for one in snapshot.namespaces() if _seen("namespaces", one, access)
+    ),
+    "node_pools": lambda snapshot, request, access: (
+        (one.name, ()) for one in snapshot.node_pools() if _seen("node_pools", one, access)
+    ),
     "groups": _fuzzy_inside(lambda job: [(group.name, ()) for group in job.task_groups]),
     "tasks": _fuzzy_inside(
         lambda job: [(task.name, (group.name,)) for group in job.task_groups for task in group.tasks]

@@ -145,6 +145,8 @@ def promote_deployment(draft: Draft, deployment_id: str, groups: Collection[str]
     deployment = existing_deployment(draft, deployment_id)
     if deployment.status not in ACTIVE:
         raise invalid("can't promote terminal deployment")
+    if groups is not None and not groups:
+        raise invalid("must specify groups to promote or all")
     if groups is not None and (unknown := sorted(set(groups) - deployment.task_groups.keys())):
         raise invalid(f'deployment has no group "{unknown[0]}"')
     wanted = {

@@ -36,6 +36,8 @@ def delete_namespace(draft: Draft, name: str) -> None:
         raise conflict(f'namespace "{name}" has non-terminal jobs in regions: [global]')
     if any(alloc.namespace == name for alloc in draft.snapshot.allocations()):
         raise conflict(f'namespace "{name}" has allocations in regions: [global]')
+    if next(iter(draft.snapshot.variables_in(name)), None) is not None:
+        raise conflict(f'namespace "{name}" has variables in regions: [global]')
     draft.erase(keys.namespace_key(name))
 
 

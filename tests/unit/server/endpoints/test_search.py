@@ -6,6 +6,7 @@ from tests.world import World
 
 from lepa.model.errors import LepaError
 from lepa.rpc.requests import SearchRequest
+from lepa.server.acl.access import ALL
 from lepa.server.endpoints.search import search_fuzzy, search_prefix
 
 
@@ -25,46 +26,48 @@ def test_every_beginning_of_an_id_finds_it() -> None:
     alloc_id = uuid_of(2)
     for length in range(1, 37):
         request = SearchRequest(prefix=alloc_id[:length], context="allocs")
-        assert alloc_id in search_prefix(world.snapshot, request).matches["allocs"]
-    assert search_prefix(world.snapshot, SearchRequest(prefix=alloc_id + "x" * 4)).matches["allocs"] == []
+        assert alloc_id in search_prefix(world.snapshot, request, ALL).matches["allocs"]
+    assert search_prefix(world.snapshot, SearchRequest(prefix=alloc_id + "x" * 4), ALL).matches["allocs"] == []
 
 
 def test_all_contexts_are_searched_unless_one_is_named() -> None:
-    found = search_prefix(busy().snapshot, SearchRequest(prefix="shop"))
+    found = search_prefix(busy().snapshot, SearchRequest(prefix="shop"), ALL)
     assert found.matches["jobs"] == ["shop-web"]
     assert found.matches["nodes"] == []
     assert set(found.matches) == set(found.truncations)
-    everywhere = search_prefix(busy().snapshot, SearchRequest(prefix="shop", namespace="*", context="jobs"))
+    everywhere = search_prefix(busy().snapshot, SearchRequest(prefix="shop", namespace="*", context="jobs"), ALL)
     assert everywhere.matches == {"jobs": ["shop-blue", "shop-web"]}
     with pytest.raises(LepaError, match="context must be one of"):
-        search_prefix(busy().snapshot, SearchRequest(context="planets"))
+        search_prefix(busy().snapshot, SearchRequest(context="planets"), ALL)
 
 
 def test_many_matches_are_cut_and_it_is_said() -> None:
     world = World()
     for number in range(25):
         world.job(make_job(f"job-{number:02}"))
-    found = search_prefix(world.snapshot, SearchRequest(prefix="job", context="jobs"))
+    found = search_prefix(world.snapshot, SearchRequest(prefix="job", context="jobs"), ALL)
     assert (len(found.matches["jobs"]), found.truncations["jobs"]) == (20, True)
 
 
 def test_a_part_of_a_name_is_enough_for_a_fuzzy_search() -> None:
     world = busy()
-    found = search_fuzzy(world.snapshot, SearchRequest(text="web"))
+    found = search_fuzzy(world.snapshot, SearchRequest(text="web"), ALL)
     assert found.matches["jobs"] == [{"ID": "shop-web", "Scope": ["default", "shop-web"]}]
     assert found.matches["allocs"][0]["Scope"] == ["default", uuid_of(2)]
-    one = search_fuzzy(world.snapshot, SearchRequest(text="NGINX", context="images"))
+    one = search_fuzzy(world.snapshot, SearchRequest(text="NGINX", context="images"), ALL)
     assert one.matches["images"] == [{"ID": "nginx:1", "Scope": ["default", "shop-web", "front", "server"]}]
-    assert search_fuzzy(world.snapshot, SearchRequest(text="rack")).matches["nodes"][0]["ID"] == "rack-1"
-    assert search_fuzzy(world.snapshot, SearchRequest(text="gp")).matches["classes"] == [{"ID": "gpu", "Scope": []}]
-    assert search_fuzzy(world.snapshot, SearchRequest(text="front")).matches["groups"][0]["ID"] == "front"
+    assert search_fuzzy(world.snapshot, SearchRequest(text="rack"), ALL).matches["nodes"][0]["ID"] == "rack-1"
+    assert search_fuzzy(world.snapshot, SearchRequest(text="gp"), ALL).matches["classes"] == [
+        {"ID": "gpu", "Scope": []}
+    ]
+    assert search_fuzzy(world.snapshot, SearchRequest(text="front"), ALL).matches["groups"][0]["ID"] == "front"
 
 
 def test_ids_without_names_are_found_by_their_beginning_in_a_fuzzy_search_too() -> None:
-    found = search_fuzzy(busy().snapshot, SearchRequest(text=uuid_of(3)[:6], context="evals"))
+    found = search_fuzzy(busy().snapshot, SearchRequest(text=uuid_of(3)[:6], context="evals"), ALL)
     assert found.matches["evals"] == [{"ID": uuid_of(3), "Scope": []}]
 
 
 def test_a_text_of_one_letter_is_too_short() -> None:
     with pytest.raises(LepaError, match="must be at least 2 characters, got 1"):
-        search_fuzzy(busy().snapshot, SearchRequest(text="w"))
+        search_fuzzy(busy().snapshot, SearchRequest(text="w"), ALL)

@@ -1,0 +1,1 @@
+"""Who may do what: rules of policies, rights of tokens, the table of what each call needs, logins."""
