@@ -140,23 +140,25 @@ class MultiregionWatcher:
             job = snapshot.job_version(deployment.namespace, deployment.job_id, deployment.job_version)
             settled = self._clock.now_ns() - deployment.create_time >= SETTLED_NS
             if job is not None and settled:
-                await self._step(deployment, job)
+                await self._step(server, deployment, job)
         return bool(going_on)
 
-    async def _step(self, deployment: Deployment, job: Job) -> None:
-        others = {name: await self._status_in(name, job) for name in region_names(job) if name != self._region}
+    async def _step(self, server: Server, deployment: Deployment, job: Job) -> None:
+        names = [name for name in region_names(job) if name != self._region]
+        others = {name: await self._status_in(name, job, server.guest_token) for name in names}
         act = next_act(job, self._region, deployment.status, others)
         if not act:
             return
         log.info("deployment steps deployment_id=%s job_id=%s act=%s others=%s", deployment.id, job.id, act, others)
         try:
-            await self._regional.call(m.DEPLOYMENT_STEP, r.DeploymentStepRequest(id=deployment.id, act=act))
+            step = r.DeploymentStepRequest(id=deployment.id, act=act, auth_token=server.server_token)
+            await self._regional.call(m.DEPLOYMENT_STEP, step)
         except LepaError as error:
             log.warning("deployment cannot step deployment_id=%s act=%s: %s", deployment.id, act, error.message)
 
-    async def _status_in(self, region: str, job: Job) -> str:
+    async def _status_in(self, region: str, job: Job, token: str) -> str:
         """The status of the same version's deployment in another region."""
-        query = r.JobReadRequest(id=job.id, namespace=job.namespace, region=region, all=True)
+        query = r.JobReadRequest(id=job.id, namespace=job.namespace, region=region, all=True, auth_token=token)
         try:
             versions = (await self._regional.call(m.JOB_VERSIONS, query)).value.versions
             deployments = (await self._regional.call(m.JOB_DEPLOYMENTS, query)).value

@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from msgspec.structs import replace
 
-from lepa.api.edge import Edge, Handle, Route, read, write
+from lepa.api.edge import Edge, Route, by_verb, read, write
 from lepa.api.request import (
     common,
     empty_response,
@@ -245,14 +245,6 @@ async def login(edge: Edge, request: web.Request) -> web.StreamResponse:
     return _token(request, await edge.caller.call(m.ACL_LOGIN, replace(call, **common(request))))
 
 
-def _by_verb(handlers: Mapping[str, Handle]) -> Handle:
-    async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
-        verb = "PUT" if request.method == "POST" else request.method
-        return await handlers[verb](edge, request)
-
-    return handle
-
-
 async def delete_auth_method(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Remove an auth method."""
     call = a.AuthMethodWriteRequest(name=request.match_info["id"], **common(request))
@@ -276,7 +268,7 @@ ROUTES = (
     Route(
         "GET PUT POST DELETE",
         "acl/role/{id}",
-        _by_verb(
+        by_verb(
             {
                 "GET": read(m.ACL_ROLE_GET, missing="ACL role not found"),
                 "PUT": write_role,
@@ -289,14 +281,14 @@ ROUTES = (
     Route(
         "GET PUT POST DELETE",
         "acl/auth-method/{id}",
-        _by_verb({"GET": get_auth_method, "PUT": write_auth_method, "DELETE": delete_auth_method}),
+        by_verb({"GET": get_auth_method, "PUT": write_auth_method, "DELETE": delete_auth_method}),
     ),
     Route("GET", "acl/binding-rules", read(m.ACL_BINDING_RULE_LIST)),
     Route("PUT POST", "acl/binding-rule", write_binding_rule),
     Route(
         "GET PUT POST DELETE",
         "acl/binding-rule/{id}",
-        _by_verb(
+        by_verb(
             {
                 "GET": read(m.ACL_BINDING_RULE_GET, missing="ACL binding rule not found"),
                 "PUT": write_binding_rule,

@@ -79,7 +79,9 @@ class Server:
         peers = Introduced(peers, wrapping.server_token) if peers is not None else None
         keyring = Keyring(replica, writer, clock, wrapping)
         self.guest_token = wrapping.guest_token
-        """What parts of this agent show that read for others."""
+        """What parts of this agent show that read for others, here and in regions that share the gossip key."""
+        self.server_token = wrapping.server_token
+        """What servers of the region show each other."""
         guard = Guard(
             replica,
             clock,

@@ -261,6 +261,7 @@ _ROWS: Final[Mapping[Method[Any, Any], Need]] = {
     m.EVAL_CLOSE: SERVER,
     m.PLAN_SUBMIT: SERVER,
     m.SERVER_PULSE: SERVER,
+    m.DEPLOYMENT_STEP: SERVER,
     m.DEPLOYMENT_LIST: _list("read-job"),
     m.DEPLOYMENT_GET: _needs("read-job", of=_namespace_of("deployments")),
     m.DEPLOYMENT_ALLOCATIONS: _needs("read-job", of=_namespace_of("deployments")),
