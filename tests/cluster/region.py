@@ -1,0 +1,223 @@
+"""A region on a test bed: three servers with an etcd each, formed by themselves, and nodes that know all of them.
+
+`judged(load, witness)` is the scenario: callers go on while the faults inside happen; at its end everything is healed,
+comes to rest, and is held to the invariants that `tests.cluster.checkers` knows.
+"""
+
+import contextlib
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tests.cluster import checkers
+from tests.cluster.bed import NETWORK, PORTS, Bed, ClusterAgent, wait_until
+from tests.cluster.cluster import Cluster
+from tests.cluster.load import Load
+from tests.cluster.machines import children
+
+SERVERS = ("s1", "s2", "s3")
+NODES = ("one", "two")
+FIRST = 2
+"""The first machine after the desk."""
+TABLES = ("jobs", "nodes", "allocations", "evaluations", "deployments")
+FORM_S = 60.0
+
+
+class Region(Cluster):
+    """Servers and nodes by name."""
+
+    def __init__(self, bed: Bed, servers: dict[str, ClusterAgent], nodes: dict[str, ClusterAgent]) -> None:
+        self.bed = bed
+        self.servers = servers
+        self.nodes = nodes
+
+    # Servers
+
+    @property
+    def server(self) -> ClusterAgent:  # type: ignore[override]
+        """A server that knows a leader."""
+        return self.known_leader()
+
+    def leader_of(self, agent: ClusterAgent) -> str:
+        """The host of the leader that a server knows, "" when it does not answer or knows none."""
+        with contextlib.suppress(OSError, AssertionError, ValueError):
+            answer = agent.request("GET", "/v1/status/leader", timeout_s=2.0)
+            return str(answer.json).rpartition(":")[0] if answer.status == 200 else ""
+        return ""
+
+    def leader(self, *among: ClusterAgent, within_s: float = 20.0) -> ClusterAgent:
+        """The leader that these servers (all that run when none is named) agree on."""
+
+        def agreed() -> ClusterAgent | None:
+            asked = among or [one for one in self.servers.values() if one.process is not None]
+            hosts = {self.leader_of(one) for one in asked}
+            return next((one for one in asked if hosts == {one.host}), None)
+
+        found: ClusterAgent | None = None
+
+        def look() -> bool:
+            nonlocal found
+            found = agreed()
+            return found is not None
+
+        wait_until(look, within_s)
+        assert found is not None
+        return found
+
+    def known_leader(self) -> ClusterAgent:
+        """The leader as soon as any server that runs knows it."""
+        found: list[ClusterAgent] = []
+
+        def look() -> bool:
+            running = [one for one in self.servers.values() if one.process is not None]
+            hosts = {self.leader_of(one) for one in running}
+            found[:] = [one for one in running if one.host in hosts]
+            return bool(found)
+
+        wait_until(look, 30.0)
+        return found[0]
+
+    def followers(self) -> list[ClusterAgent]:
+        """The servers that do not lead."""
+        leader = self.leader()
+        return [one for one in self.servers.values() if one is not leader]
+
+    def addresses(self) -> list[str]:
+        """Of the servers' APIs."""
+        return [one.address for one in self.servers.values()]
+
+    def members(self, asked: ClusterAgent) -> dict[str, str]:
+        """Statuses of the servers by name, as one of them tells."""
+        return {one["Name"].partition(".")[0]: one["Status"] for one in asked.get("/v1/agent/members")["Members"]}
+
+    def hash_of(self, agent: ClusterAgent) -> str:
+        """What a server has, whoever leads."""
+        return checkers.state_hash({table: agent.get(f"/v1/{table}", stale="true") for table in TABLES})
+
+    @contextlib.contextmanager
+    def stopped(self, agent: ClusterAgent, *, all_of_it: bool = False) -> Iterator[None]:
+        """An agent, or everything on its machine, stands still."""
+        pids = agent.machine.pids() if all_of_it else [agent.pid]
+        for pid in pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGCONT)
+
+    # Rest
+
+    def recover(self) -> None:
+        """Heal the network, start what was ended; all servers agree, and every node is ready."""
+        self.bed.heal()
+        for agent in (*self.servers.values(), *self.nodes.values()):
+            if not agent.machine.is_on:
+                self.bed.boot(agent, wait=False)
+            elif agent.process is None:
+                agent.spawn()
+        self.leader(within_s=40.0)
+        wait_until(lambda: all(self.status(node) == "ready" for node in self.nodes.values()), 40.0)
+        for node_id in self.node_names():
+            self.server.put(f"/v1/node/{node_id}/eligibility", {"Eligibility": "eligible"})
+
+    def clear(self) -> None:
+        """Purge all jobs; returns when no task runs anywhere, and the servers have forgotten what has ended."""
+        for job in self.server.get("/v1/jobs"):
+            self.server.delete(f"/v1/job/{job['ID']}", purge="true")
+        wait_until(lambda: not self.tasks(), 40.0)
+        self.server.put("/v1/system/gc")
+
+    @contextlib.contextmanager
+    def judged(self, *, witness: ClusterAgent | None = None, **load: Any) -> Iterator[Load]:
+        """Callers go on while the body does harm; then all is healed and judged. witness: a server that is spared."""
+        with Load(self.addresses(), witness.address if witness is not None else "", **load) as made:
+            time.sleep(1.0)
+            yield made
+            self.recover()
+            time.sleep(1.0)
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not self.wrong(made), 30.0, every_s=0.5)
+        if wrong := [*self.wrong(made), *made.complaints()]:
+            raise AssertionError("\n".join(wrong[:40]))
+
+    def wrong(self, load: Load) -> list[str]:
+        """V1, V4 to V7, V9 and V12, now."""
+        server = self.server
+        jobs = [server.get(f"/v1/job/{stub['ID']}") for stub in server.get("/v1/jobs") if "dispatch-" not in stub["ID"]]
+        allocations = server.get("/v1/allocations", resources="true")
+        nodes = [server.get(f"/v1/node/{node_id}") for node_id in self.node_names()]
+        pending = [one["ID"] for one in server.get("/v1/evaluations") if one["Status"] == "pending"]
+        found = [
+            *[f"evaluation {eval_id} is pending" for eval_id in pending],
+            *checkers.lost_writes(load.acknowledged, [job["ID"] for job in jobs]),
+            *checkers.wrong_counts(jobs, allocations),
+            *checkers.overused(nodes, allocations),
+            *checkers.strays(allocations, self.tasks()),
+            *checkers.too_many_restarts(allocations, 0),
+            *checkers.different_states({name: self.hash_of(agent) for name, agent in self.servers.items()}),
+        ]
+        if load.events and not load.stream_broke:
+            present = {("Job", job["ID"]): job["ModifyIndex"] for job in jobs if job["ID"].startswith("load-")}
+            present |= {("Allocation", alloc["ID"]): alloc["ModifyIndex"] for alloc in allocations}
+            found += checkers.wrong_stream(load.events, present)
+        return found
+
+
+def server_settings(**more: Any) -> dict[str, Any]:
+    """One of three servers that form a cluster by themselves. Names and addresses are those of the bed."""
+    hosts = [f"{NETWORK}.{FIRST + number}" for number in range(len(SERVERS))]
+    return {
+        "server": {
+            "enabled": True,
+            "bootstrap_expect": len(SERVERS),
+            "retry_join": hosts,
+            "min_heartbeat_ttl": "1s",
+            "heartbeat_grace": "4s",
+            "failover_heartbeat_ttl": "8s",
+        },
+        **more,
+    }
+
+
+def node_settings() -> dict[str, Any]:
+    """A node that is told of one server by `servers` and of the others by `server_join`."""
+    first, *others = [f"{NETWORK}.{FIRST + number}" for number in range(len(SERVERS))]
+    return {
+        "client": {
+            "enabled": True,
+            "servers": [f"{first}:{PORTS['rpc']}"],
+            "server_join": {"retry_join": others},
+            "cpu_total_compute": 2_000,
+            "memory_total_mb": 4_000,
+        },
+        "plugin": {"raw_exec": {"config": {"enabled": True}}},
+    }
+
+
+@contextlib.contextmanager
+def region(folder: Path) -> Iterator[Region]:
+    """A bed with three servers and two nodes that are ready."""
+    with Bed(folder) as bed:
+        servers = {name: bed.agent(name, server_settings(), start=False) for name in SERVERS}
+        nodes = {name: bed.agent(name, node_settings(), start=False) for name in NODES}
+        for agent in (*servers.values(), *nodes.values()):
+            agent.spawn()
+        made = Region(bed, servers, nodes)
+        made.leader(within_s=FORM_S)
+        wait_until(lambda: {made.status_or_none(node) for node in nodes.values()} == {"ready"}, FORM_S)
+        yield made
+
+
+def etcd_of(agent: ClusterAgent) -> int:
+    """The etcd beside a server."""
+    for pid in [agent.pid, *children(agent.pid)]:
+        with contextlib.suppress(OSError):
+            if Path(f"/proc/{pid}/comm").read_text().strip() == "etcd":
+                return pid
+    raise AssertionError(f"{agent.name} has no etcd")
