@@ -222,11 +222,13 @@ class Bed:
         agent.process = None
         eventually(lambda: _remove_groups(_groups(agent.machine.folder)))
 
-    def boot(self, agent: ClusterAgent) -> None:
-        """Switch a machine on again, and start its agent."""
+    def boot(self, agent: ClusterAgent, *, wait: bool = True) -> None:
+        """Switch a machine on again, and start its agent. wait: until that is well."""
         agent.machine.boot()
         self._lay_cable(agent.machine)
-        agent.start()
+        agent.spawn()
+        if wait:
+            agent.wait_until_well()
 
     def unplug(self, agent: ClusterAgent) -> None:
         """Pull a machine's cable."""
@@ -277,6 +279,6 @@ def _remove_groups(groups: list[Path]) -> bool:
     return not any(group.exists() for group in groups)
 
 
-def wait_until(condition: Callable[[], object], within_s: float = 20.0) -> None:
+def wait_until(condition: Callable[[], object], within_s: float = 20.0, every_s: float = 0.02) -> None:
     """Return when a condition holds; fails when it does not in time."""
-    eventually(condition, within_s)
+    eventually(condition, within_s, every_s)

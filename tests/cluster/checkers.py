@@ -103,13 +103,20 @@ def strays(allocations: Iterable[Json], tasks: Iterable[tuple[str, str]]) -> lis
     """V7: a task runs exactly where an allocation says that it does. tasks: (node name, allocation id) as machines
     show them."""
     runs = set(tasks)
+    known = {
+        alloc["ID"]: f"{alloc['Name']}: {alloc['DesiredStatus']}, {alloc['ClientStatus']} on {alloc['NodeName']}"
+        for alloc in allocations
+    }
     wanted = {
         (alloc["NodeName"], alloc["ID"])
         for alloc in allocations
         if alloc["DesiredStatus"] == "run" and alloc["ClientStatus"] == "running"
     }
     found = [f"allocation {alloc_id} has no task on {node}" for node, alloc_id in sorted(wanted - runs)]
-    return found + [f"a task of allocation {alloc_id} runs on {node}" for node, alloc_id in sorted(runs - wanted)]
+    return found + [
+        f"a task of allocation {alloc_id} ({known.get(alloc_id, 'forgotten')}) runs on {node}"
+        for node, alloc_id in sorted(runs - wanted)
+    ]
 
 
 def ran_again(history: Mapping[str, Sequence[str]]) -> list[str]:
@@ -157,9 +164,21 @@ def wrong_stream(events: Sequence[Json], present: Mapping[tuple[str, str], int])
     return found
 
 
-def different_states(hashes: Mapping[str, str]) -> list[str]:
-    """V12: at rest all servers, and a server before and after its restart, have the same state."""
-    return [f"states differ: {dict(hashes)}"] if len(set(hashes.values())) > 1 else []
+def different_states(states: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """V12: at rest all servers, and a server before and after its restart, have the same state.
+
+    states: lists by table, by the name of whose they are.
+    """
+    if len({state_hash(state) for state in states.values()}) < 2:
+        return []
+    found = []
+    (first, one), *others = states.items()
+    for name, other in others:
+        for table in one:
+            mine, theirs = ({json.dumps(row, sort_keys=True) for row in state[table]} for state in (one, other))
+            found += [f"{table}: only {first} has {row}" for row in sorted(mine - theirs)[:2]]
+            found += [f"{table}: only {name} has {row}" for row in sorted(theirs - mine)[:2]]
+    return found
 
 
 def state_hash(tables: Mapping[str, Any]) -> str:

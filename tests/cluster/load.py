@@ -12,6 +12,7 @@ other nobody knows.
 import contextlib
 import itertools
 import json
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,6 +26,8 @@ from tests.e2e.jobs import shell_job
 
 ANSWER_S = 6.0
 WATCH_S = 2
+LATE_S = 2.0
+"""How long events may be on their way."""
 REGISTER, COUNTER, PARENT = "register", "counter", "parent"
 PAUSE_S = 0.03
 
@@ -116,6 +119,8 @@ class Load:
         self.errors: list[str] = []
         self.stream_broke = False
         self._over = threading.Event()
+        self._closed = threading.Event()
+        self._stream: socket.socket | None = None
         self._witness = witness
         work: list[Callable[[], None]] = [self._count, self._watch, self._dispatch, self._look]
         work += [lambda number=number: self._compare_and_set(number) for number in range(setters)]  # type: ignore[misc]
@@ -132,8 +137,17 @@ class Load:
             thread.start()
         return self
 
+    def end_calls(self) -> None:
+        """No more writes and reads; only the event stream is still followed."""
+        self._over.set()
+
     def __exit__(self, *_: object) -> None:
         self._over.set()
+        time.sleep(LATE_S)
+        self._closed.set()
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.shutdown(socket.SHUT_RDWR)
         for thread in self._threads:
             thread.join(30.0)
         assert not any(thread.is_alive() for thread in self._threads), "a caller hangs"
@@ -158,7 +172,9 @@ class Load:
         """Registers small services, and retries each until it is acknowledged: registering twice is harmless."""
         with contextlib.closing(self._connection("write")) as connection:
             for number in itertools.count():
-                job = shell_job(f"load-{number}", "exec sleep 1000", count=2, task={"Resources": {"CPU": 5, "MemoryMB": 10}})
+                job = shell_job(
+                    f"load-{number}", "exec sleep 1000", count=2, task={"Resources": {"CPU": 5, "MemoryMB": 10}}
+                )
                 while not self._over.is_set():
                     if connection.call("PUT", "/v1/jobs", {"Job": job}).status == 200:
                         self.acknowledged.append(f"load-{number}")
@@ -247,31 +263,25 @@ class Load:
         """The event stream of the witness."""
         host, _, port = urlsplit(self._witness).netloc.rpartition(":")
         with contextlib.closing(HTTPConnection(host, int(port), timeout=40.0)) as http:
+            http.connect()
+            self._stream = http.sock
             http.request("GET", "/v1/event/stream?topic=Job&topic=Allocation&topic=Node")
             for line in self._lines(http.getresponse()):
                 batch = json.loads(line)
                 for event in batch.get("Events") or ():
                     self.events.append({key: event[key] for key in ("Topic", "Key", "Index", "Type")})
-        self.stream_broke = not self._over.is_set()
+        self.stream_broke = not self._closed.is_set()
 
     def _lines(self, response: Any) -> Iterator[bytes]:
-        """Lines until the load is over and nothing came for a while."""
-        response.fp.raw._sock.settimeout(2.0)
-        over_since: float | None = None
+        """Lines until the connection ends; the load ends it when what has happened may be supposed to have come."""
         while True:
             try:
                 line = response.readline()
-            except TimeoutError:
-                line = b"{}"
-            except (OSError, HTTPException):
+            except (OSError, HTTPException, ValueError):
                 return
             if not line:
                 return
             yield line
-            if self._over.is_set():
-                over_since = over_since or time.monotonic()
-                if time.monotonic() - over_since > 3.0:
-                    return
 
     # What is wrong
 

@@ -41,6 +41,10 @@ class Region(Cluster):
         """A server that knows a leader."""
         return self.known_leader()
 
+    def status_or_none(self, node: ClusterAgent) -> str:
+        """What the servers think of a node, "" while they have not heard of it."""
+        return next((str(seen["Status"]) for seen in self.server.get("/v1/nodes") if seen["Name"] == node.name), "")
+
     def leader_of(self, agent: ClusterAgent) -> str:
         """The host of the leader that a server knows, "" when it does not answer or knows none."""
         with contextlib.suppress(OSError, AssertionError, ValueError):
@@ -93,9 +97,16 @@ class Region(Cluster):
         """Statuses of the servers by name, as one of them tells."""
         return {one["Name"].partition(".")[0]: one["Status"] for one in asked.get("/v1/agent/members")["Members"]}
 
-    def hash_of(self, agent: ClusterAgent) -> str:
-        """What a server has, whoever leads."""
-        return checkers.state_hash({table: agent.get(f"/v1/{table}", stale="true") for table in TABLES})
+    def state_of(self, agent: ClusterAgent) -> dict[str, Any]:
+        """What a server has, whoever leads.
+
+        The index of a summary is left out: it is not stored, and a server that has just read everything takes that
+        revision for it.
+        """
+        found = {table: agent.get(f"/v1/{table}", stale="true") for table in TABLES}
+        for job in found["jobs"]:
+            del job["JobSummary"]["ModifyIndex"]
+        return found
 
     @contextlib.contextmanager
     def stopped(self, agent: ClusterAgent, *, all_of_it: bool = False) -> Iterator[None]:
@@ -107,7 +118,8 @@ class Region(Cluster):
         try:
             yield
         finally:
-            for pid in pids:
+            assert agent.process is not None
+            for pid in (*pids, agent.process.pid):  # nsenter stops itself when what it has started is stopped
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGCONT)
 
@@ -133,6 +145,12 @@ class Region(Cluster):
         wait_until(lambda: not self.tasks(), 40.0)
         self.server.put("/v1/system/gc")
 
+    def unsettled(self) -> list[str]:
+        """Evaluations and deployments that have not ended."""
+        server = self.server
+        found = [one["ID"] for one in server.get("/v1/evaluations") if one["Status"] in ("pending", "blocked")]
+        return found + [one["ID"] for one in server.get("/v1/deployments") if one["Status"] == "running"]
+
     @contextlib.contextmanager
     def judged(self, *, witness: ClusterAgent | None = None, **load: Any) -> Iterator[Load]:
         """Callers go on while the body does harm; then all is healed and judged. witness: a server that is spared."""
@@ -140,33 +158,37 @@ class Region(Cluster):
             time.sleep(1.0)
             yield made
             self.recover()
-            time.sleep(1.0)
-        with contextlib.suppress(AssertionError):
-            wait_until(lambda: not self.wrong(made), 30.0, every_s=0.5)
-        if wrong := [*self.wrong(made), *made.complaints()]:
+            made.end_calls()
+            with contextlib.suppress(AssertionError):
+                wait_until(lambda: not self.wrong(made), 30.0, every_s=0.5)
+        if wrong := [*self.wrong(made), *self.wrong_stream(made), *made.complaints()]:
             raise AssertionError("\n".join(wrong[:40]))
 
     def wrong(self, load: Load) -> list[str]:
-        """V1, V4 to V7, V9 and V12, now."""
+        """V1, V5 to V8 and V12, now."""
         server = self.server
         jobs = [server.get(f"/v1/job/{stub['ID']}") for stub in server.get("/v1/jobs") if "dispatch-" not in stub["ID"]]
         allocations = server.get("/v1/allocations", resources="true")
         nodes = [server.get(f"/v1/node/{node_id}") for node_id in self.node_names()]
         pending = [one["ID"] for one in server.get("/v1/evaluations") if one["Status"] == "pending"]
-        found = [
+        return [
             *[f"evaluation {eval_id} is pending" for eval_id in pending],
             *checkers.lost_writes(load.acknowledged, [job["ID"] for job in jobs]),
             *checkers.wrong_counts(jobs, allocations),
             *checkers.overused(nodes, allocations),
             *checkers.strays(allocations, self.tasks()),
             *checkers.too_many_restarts(allocations, 0),
-            *checkers.different_states({name: self.hash_of(agent) for name, agent in self.servers.items()}),
+            *checkers.different_states({name: self.state_of(agent) for name, agent in self.servers.items()}),
         ]
-        if load.events and not load.stream_broke:
-            present = {("Job", job["ID"]): job["ModifyIndex"] for job in jobs if job["ID"].startswith("load-")}
-            present |= {("Allocation", alloc["ID"]): alloc["ModifyIndex"] for alloc in allocations}
-            found += checkers.wrong_stream(load.events, present)
-        return found
+
+    def wrong_stream(self, load: Load) -> list[str]:
+        """V9: what the event stream of the witness has told, and what there is now."""
+        if load.stream_broke or not load.events:
+            return []
+        server = self.server
+        jobs = {("Job", one["ID"]): one["ModifyIndex"] for one in server.get("/v1/jobs") if "load-" in one["ID"]}
+        allocations = {("Allocation", one["ID"]): one["ModifyIndex"] for one in server.get("/v1/allocations")}
+        return checkers.wrong_stream(load.events, jobs | allocations)
 
 
 def server_settings(**more: Any) -> dict[str, Any]:

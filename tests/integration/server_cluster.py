@@ -48,6 +48,8 @@ class FakeNode:
         self.node = replace(node, secret_id=f"secret-{node.id}", status="ready")
         self.report = report
         self.seen: dict[str, int] = {}
+        self.seen_index = 0
+        self.stale = False
         self.tasks = Tasks(f"fake-{node.id}")
 
     async def __aenter__(self) -> "FakeNode":
@@ -65,9 +67,12 @@ class FakeNode:
     async def follow(self) -> None:
         index = 0
         while True:
-            request = r.NodeAllocationsRequest(node_id=self.node.id, secret_id=self.node.secret_id, index=index)
+            request = r.NodeAllocationsRequest(
+                node_id=self.node.id, secret_id=self.node.secret_id, index=index, stale=self.stale
+            )
             try:
                 reply = await self.caller.call(m.NODE_FOLLOW, request)
+                self.seen_index = reply.index
                 updates = [self.act(alloc) for alloc in reply.value.allocations]
                 await self.say([update for update in updates if update is not None])
                 index = reply.index
@@ -89,7 +94,10 @@ class FakeNode:
 
     async def say(self, updates: list[Allocation]) -> None:
         request = r.NodeAllocationUpdatesRequest(
-            node_id=self.node.id, secret_id=self.node.secret_id, allocations=tuple(updates)
+            node_id=self.node.id,
+            secret_id=self.node.secret_id,
+            seen=self.seen_index,
+            allocations=tuple(updates),
         )
         await self.caller.call(m.NODE_UPDATE_ALLOCATIONS, request)
 

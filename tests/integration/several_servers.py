@@ -31,6 +31,8 @@ class Cable:
         self._whole.set()
         self._asleep = False
         self._swallows = False
+        self.lag_s = 0.0
+        """How late watches tell."""
         self.limits = store.limits
 
     def cut(self) -> None:
@@ -70,6 +72,8 @@ class Cable:
     async def watch(self, from_revision: int, prefix: str = "") -> AsyncIterator[Sequence[Change]]:
         async for changes in self._store.watch(from_revision, prefix):
             await self._whole.wait()
+            if self.lag_s:
+                await asyncio.sleep(self.lag_s)
             yield changes
 
     async def lease(self, ttl_s: float) -> "CableLease":

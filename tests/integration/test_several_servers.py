@@ -291,6 +291,18 @@ async def test_a_node_that_is_alive_is_not_lost_by_a_change_of_leader() -> None:
         await until(lambda: heir.server.replica.snapshot.node("node-1").status == "down", "silent at last")  # type: ignore[union-attr]
 
 
+async def test_what_a_node_reports_is_kept_also_when_the_leader_does_not_know_the_allocation_yet() -> None:
+    """A follower may be ahead of the leader's own copy: the leader waits until it knows what the node knows."""
+    async with region() as made, node(made) as one:
+        leader = await made.leader()
+        one.stale = True
+        await register(leader, make_job("first"))
+        await all_run(leader, ["first"], 1)
+        leader.cable.lag_s = 0.4
+        await register(leader, make_job("second", count=3))
+        await all_run(leader, ["second"], 3)
+
+
 # Scheduling on followers
 
 

@@ -167,6 +167,12 @@ class ServerPart:
         members = self._etcd.members if self._etcd else None
         self._view.operated = Cluster(store, server, members, self._folder, cluster_id, self._clock)
         self._near.target, self._as_leader.target = server.caller, server.caller.as_leader
+        self._stack.callback(self._leave)
+
+    def _leave(self) -> None:
+        """The port still listens while the server ends."""
+        self.why = "the server is stopping"
+        self._near.target = self._as_leader.target = None
 
     async def _listen(self, app: web.Application) -> None:
         host, port = self._config.addresses.rpc or self._config.bind_addr, self._config.ports.rpc

@@ -129,6 +129,7 @@ class Allocations:
             self._ask_leader = True
             return False
         self._ask_leader = False
+        self._link.seen = max(self._link.seen, reply.index)
         if not await self._take(reply.value):
             return False
         self._follow_from = reply.index

@@ -103,7 +103,9 @@ class Client:
         self._hooks = hooks or self._default_hooks
         self._tasks = Tasks("client")
         self._link = ServerLink(caller, clock, random, self._forgotten)
-        self._services = ServiceSync(caller, clock, lambda: (self.node.id, self.node.secret_id))
+        self._services = ServiceSync(
+            caller, clock, lambda: (self.node.id, self.node.secret_id), lambda: self._link.seen
+        )
 
     @property
     def node(self) -> Node:

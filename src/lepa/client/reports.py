@@ -74,7 +74,10 @@ class Reports:
 
     async def _send(self, allocations: list[Allocation]) -> bool:
         update = NodeAllocationUpdatesRequest(
-            node_id=self._link.node.id, secret_id=self._link.node.secret_id, allocations=tuple(allocations)
+            node_id=self._link.node.id,
+            secret_id=self._link.node.secret_id,
+            seen=self._link.seen,
+            allocations=tuple(allocations),
         )
         self._doubted.clear()
         try:

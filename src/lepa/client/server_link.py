@@ -48,6 +48,8 @@ class ServerLink:
         self.registered = asyncio.Event()
         self.last_contact = clock.now()
         self.node = Node()
+        self.seen = 0
+        """Index up to which this node knows what the servers want."""
 
     async def call(self, method: Method[Any, Any], request: Request, timeout_s: float = CALL_S) -> Reply[Any]:
         """Ask the servers. Raises LepaError."""

@@ -48,10 +48,17 @@ def difference(
 
 
 class ServiceSync:
-    """The wishes and the loop. identity: this node's id and secret."""
+    """The wishes and the loop. identity: this node's id and secret. seen: up to where it knows what servers want."""
 
-    def __init__(self, caller: Caller, clock: Clock, identity: Callable[[], tuple[str, str]]) -> None:
+    def __init__(
+        self,
+        caller: Caller,
+        clock: Clock,
+        identity: Callable[[], tuple[str, str]],
+        seen: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._caller = caller
+        self._seen = seen
         self._clock = clock
         self._identity = identity
         self._wanted: dict[str, ServiceRegistration] = {}
@@ -112,7 +119,9 @@ class ServiceSync:
             for service_id in batch.delete:
                 self._known.pop(service_id, None)
         if batch.upsert:
-            upsert = ServiceUpsertRequest(services=batch.upsert, node_id=node_id, secret_id=secret_id)
+            upsert = ServiceUpsertRequest(
+                services=batch.upsert, node_id=node_id, secret_id=secret_id, seen=self._seen()
+            )
             await self._call(m.SERVICE_UPSERT, upsert)
             self._known |= {registration.id: registration for registration in batch.upsert}
         self._sent.set()

@@ -201,6 +201,11 @@ class ServerSession:
     async def __aexit__(self, *_: object) -> None:
         await self._http.close()
 
+    @property
+    def closed(self) -> bool:
+        """Whether it was left: nothing can be sent any more."""
+        return self._http.closed
+
     def post(
         self,
         address: str,
@@ -232,6 +237,8 @@ class HttpPeers:
 
     async def ask(self, address: str, method: Method[Q, A], request: Q, timeout_s: float) -> Reply[A]:
         """The answer of one server. Raises Unreached, Lost, or the LepaError that it raised."""
+        if self._session.closed:
+            raise LepaError("no_leader", "this server is stopping")
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=min(timeout_s, CONNECT_TIMEOUT_S))
         return await _post(self._session, address, method, to_msgpack(request), timeout, {AS: LEADER})
 

@@ -398,10 +398,15 @@ class NodeAllocations(Wire, frozen=True):
 
 
 class NodeAllocationUpdatesRequest(Request, frozen=True):
-    """Client status, task states, deployment health and network status of allocations, as the node sees them."""
+    """Client status, task states, deployment health and network status of allocations, as the node sees them.
+
+    seen: the index up to which the node knows what servers want. It may be ahead of the server that takes the report,
+    which then waits until it knows the allocations too.
+    """
 
     node_id: str = ""
     secret_id: str = ""
+    seen: int = 0
     allocations: tuple[Allocation, ...] = ()
 
 
@@ -439,9 +444,10 @@ class NodeWriteRequest(Request, frozen=True):
 
 
 class ServiceUpsertRequest(Request, frozen=True):
-    """A node registers instances of services."""
+    """A node registers instances of services. seen: as in NodeAllocationUpdatesRequest."""
 
     services: tuple[ServiceRegistration, ...] = ()
+    seen: int = 0
     node_id: str = ""
     secret_id: str = ""
 

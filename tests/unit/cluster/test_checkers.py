@@ -135,9 +135,9 @@ EVENT = {"Topic": "Job", "Key": "web", "Index": 5, "Type": "JobRegistered"}
             id="V9-missed",
         ),
         pytest.param(
-            c.different_states({"s1": "x", "s2": "x"}),
-            c.different_states({"s1": "x", "s2": "y"}),
-            "states differ",
+            c.different_states({"s1": {"jobs": [JOB, {"ID": "b"}]}, "s2": {"jobs": [{"ID": "b"}, JOB]}}),
+            c.different_states({"s1": {"jobs": [{"ID": "b"}]}, "s2": {"jobs": [{"ID": "c"}]}}),
+            'jobs: only s2 has {"ID": "c"}',
             id="V12",
         ),
     ],

@@ -1,8 +1,10 @@
 """What endpoints share: the parts they use, and the shape of a write's answer."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, TypeVar
+from contextlib import suppress
+from typing import Any, Final, NamedTuple, TypeVar
 
+from lepa.model.errors import LepaError
 from lepa.model.evaluation import Evaluation
 from lepa.rpc.methods import Method
 from lepa.server.contact import Contact
@@ -11,6 +13,8 @@ from lepa.server.leadership import Leadership, Leading, Parts
 from lepa.server.roster import Roster
 from lepa.server.writer import Written
 from lepa.state.commands.draft import Draft
+
+CATCH_UP_S: Final = 5.0
 
 R = TypeVar("R")
 
@@ -28,6 +32,12 @@ class Context(NamedTuple):
     async def leading(self) -> Leading:
         """The leading parts. Raises LepaError(no_leader): whoever passes calls on waits for a leader."""
         return await self.leadership.leader(0)
+
+    async def catch_up(self, index: int) -> None:
+        """Wait until this server has what a node has seen at another one, as long as that may take."""
+        if index > self.parts.replica.snapshot.index:
+            with suppress(LepaError):
+                await self.parts.replica.wait_for(index, CATCH_UP_S)
 
     async def write(self, command: Callable[[Draft], R]) -> Written[R]:
         """Write as the leader."""

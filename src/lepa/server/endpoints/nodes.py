@@ -165,6 +165,7 @@ class NodeEndpoints:
 
     async def update_allocations(self, request: r.NodeAllocationUpdatesRequest) -> Reply[None]:
         """Store what a node reports, some reports at a time."""
+        await self._context.catch_up(request.seen)
         index = 0
         reports = request.allocations
         size = max(1, min(REPORTS_AT_ONCE_MAX, self._parts.store.limits.operations_max // OPERATIONS_PER_REPORT))

@@ -90,6 +90,7 @@ class ServiceEndpoints:
 
     async def upsert(self, request: r.ServiceUpsertRequest) -> Reply[None]:
         """A node registers instances."""
+        await self._context.catch_up(request.seen)
         index = 0
         for at in range(0, max(1, len(request.services)), SERVICES_PER_WRITE):
             index = await self._upsert(request, request.services[at : at + SERVICES_PER_WRITE])
