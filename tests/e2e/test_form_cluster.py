@@ -12,8 +12,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
 from tests.components import require
-from tests.e2e.agents import LEPA, Agent, _free_port, eventually, free_ports, merged
+from tests.e2e.agents import LEPA, Agent, Answer, _free_port, eventually, free_ports, merged
 
 from lepa.model.tenancy import Namespace
 from lepa.model.wire import to_msgpack
@@ -22,28 +23,32 @@ from lepa.store.protocol import Entry, Image
 
 require("etcd", "etcd-server")
 
-FORMED_S = 40.0
+pytestmark = pytest.mark.timeout(300)
+
+FORMED_S = 60.0
 
 
-def server(folder: Path, name: str, joins: Sequence[int], settings: Mapping[str, Any] | None = None) -> Agent:
-    """An agent that is only a server, not started. joins: internal ports of others."""
+HOSTS = {name: f"127.0.0.{number}" for number, name in enumerate("abcd", 2)}
+"""Each server has an address of its own and the same ports, as on machines of their own."""
+
+
+def machines(folder: Path, names: str, settings: Mapping[str, Any] | None = None) -> list[Agent]:
+    """Agents that are only servers and know each other's addresses, not started."""
     ports = free_ports() | {"etcd": _free_port(), "etcd_peer": _free_port()}
+    return [_machine(folder, name, [HOSTS[one] for one in names], ports, settings or {}) for name in names]
+
+
+def _machine(
+    folder: Path, name: str, joins: Sequence[str], ports: Mapping[str, int], settings: Mapping[str, Any]
+) -> Agent:
     wanted = {
         "name": name,
-        "server": {"bootstrap_expect": 3, "retry_join": [f"127.0.0.1:{port}" for port in joins]},
+        "server": {"bootstrap_expect": 3, "retry_join": list(joins)},
         "client": {"enabled": False},
         "dns": {"enabled": False},
         "consul_api": {"enabled": False},
     }
-    return Agent(folder / name, dev=False, settings=merged(wanted, settings or {}), ports=ports)
-
-
-def joined(agents: Sequence[Agent]) -> None:
-    """Let each know the internal ports of all."""
-    for agent in agents:
-        config = json.loads(agent.config.read_text())
-        config["server"]["retry_join"] = [f"127.0.0.1:{one.ports['rpc']}" for one in agents]
-        agent.configure(config)
+    return Agent(folder / name, dev=False, settings=merged(wanted, settings), ports=ports, host=HOSTS[name])
 
 
 @contextlib.contextmanager
@@ -92,6 +97,23 @@ def voters(agent: Agent) -> set[str]:
     return {each["ID"] for each in agent.get("/v1/operator/raft/configuration")["Servers"] if each["Voter"]}
 
 
+def health(agent: Agent) -> Answer:
+    return agent.request("GET", "/v1/operator/autopilot/health")
+
+
+def certificates(folder: Path) -> dict[str, Any]:
+    """Settings with which servers speak TLS with each other, and so do their etcds."""
+    subprocess.run([LEPA, "tls", "ca", "create"], cwd=folder, check=True, capture_output=True)
+    addresses = [f"-additional-ipaddress={host}" for host in HOSTS.values()]
+    subprocess.run([LEPA, "tls", "cert", "create", "-server", *addresses], cwd=folder, check=True, capture_output=True)
+    files = {
+        "ca_file": str(folder / "nomad-agent-ca.pem"),
+        "cert_file": str(folder / "global-server-nomad.pem"),
+        "key_file": str(folder / "global-server-nomad-key.pem"),
+    }
+    return {"tls": {"rpc": True, "verify_server_hostname": True, **files}}
+
+
 def refused(agent: Agent) -> str:
     """Start an agent that will not; what it says."""
     agent.spawn()
@@ -107,7 +129,7 @@ def cli(agent: Agent, *words: str | Path) -> str:
 
 
 def test_a_lone_server_saves_and_restores_its_state(tmp_path: Path) -> None:
-    alone = server(tmp_path, "alone", (), {"server": {"bootstrap_expect": 1, "retry_join": []}})
+    (alone,) = machines(tmp_path, "a", {"server": {"bootstrap_expect": 1, "retry_join": []}})
     archive = tmp_path / "a.snap"
     with closing([alone]):
         alone.spawn()
@@ -131,15 +153,14 @@ def test_a_lone_server_saves_and_restores_its_state(tmp_path: Path) -> None:
         assert namespaces(alone) == {"default", "saved"}
         assert alone.request("GET", "/v1/namespaces").index > index + 1
         assert namespace(alone, "after")
-        assert "alone.global" in cli(alone, "operator", "raft", "list-peers")
+        assert "a.global" in cli(alone, "operator", "raft", "list-peers")
         assert alone.get("/v1/operator/autopilot/health")["Healthy"] is True
         assert cli(alone, "operator", "autopilot", "health").startswith("Healthy: true\nFailureTolerance: 0\n")
         assert not list((alone.data / "server").glob("snapshot-*"))
 
 
 def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
-    a, b, c = agents = [server(tmp_path, name, ()) for name in "abc"]
-    joined(agents)
+    a, b, c = agents = machines(tmp_path, "abc")
     archive = tmp_path / "a.snap"
     saved = [Entry("namespaces/one", to_msgpack(Namespace(name="one")), 900, 5_000)]
     archive.write_bytes(b"".join(write(Image(5_000, saved), 0, "", "")))
@@ -147,8 +168,7 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
         # two of three wait, say for whom, and do no harm
         a.spawn(), b.spawn()
         said = eventually(lambda: _waiting(a), FORMED_S)
-        assert "2 of 3 servers are here (a, b)" in said
-        assert f"127.0.0.1:{c.ports['rpc']} does not answer: connection refused" in said
+        assert f"2 of 3 servers are here (a, b); {c.host}:{c.ports['rpc']} does not answer: connection refused" in said
         assert etcd_pid(a) == 0
         c.spawn()
         formed(agents)
@@ -172,6 +192,16 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
         formed(agents)
         assert namespaces(a) == namespaces(b) == namespaces(c) == {"default", "one", "two"}
 
+
+def test_servers_that_are_lost_or_leave_are_replaced(tmp_path: Path) -> None:
+    encrypted = certificates(tmp_path)
+    a, b, c = agents = machines(tmp_path, "abc", encrypted)
+    with closing(agents):
+        for agent in agents:
+            agent.spawn()
+        formed(agents)
+        assert namespace(b, "two")
+
         # one loses everything and comes back under its name
         c.kill9()
         eventually(lambda: not etcd_pid(c), FORMED_S)
@@ -183,7 +213,7 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
         # another takes the place of one that is gone for good
         c.kill9()
         eventually(lambda: not etcd_pid(c), FORMED_S)
-        d = server(tmp_path, "d", [a.ports["rpc"], b.ports["rpc"]])
+        d = _machine(tmp_path, "d", [a.host, b.host], a.ports, {**encrypted, "leave_on_terminate": True})
         with closing([d]):
             d.spawn()
             formed([a, b, d])
@@ -197,13 +227,15 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
             assert "three" in eventually(lambda: namespaces(c), FORMED_S)
             eventually(lambda: voters(a) == {"a.global", "b.global", "c.global", "d.global"}, FORMED_S)
 
-            # one is stopped and taken out for good
+            # one leaves for good by itself, another is taken out by an operator
             assert d.stop() == 0
-            eventually(lambda: a.request("GET", "/v1/operator/autopilot/health").status == 429, FORMED_S)
-            cli(b, "operator", "raft", "remove-peer", "-peer-id=d.global")
-            assert voters(a) == {"a.global", "b.global", "c.global"}
-            eventually(lambda: a.request("GET", "/v1/operator/autopilot/health").status == 200, FORMED_S)
-            assert a.get("/v1/operator/autopilot/health")["FailureTolerance"] == 1
+            eventually(lambda: voters(a) == {"a.global", "b.global", "c.global"}, FORMED_S)
+            eventually(lambda: health(a).status == 200 and health(a).json["FailureTolerance"] == 1, FORMED_S)
+            c.kill9()
+            eventually(lambda: health(a).status == 429 and health(a).json["FailureTolerance"] == 0, FORMED_S)
+            cli(b, "operator", "raft", "remove-peer", "-peer-id=c.global")
+            assert voters(a) == {"a.global", "b.global"}
+            eventually(lambda: health(a).status == 200, FORMED_S)
 
 
 def _waiting(agent: Agent) -> str:
@@ -214,17 +246,20 @@ def _waiting(agent: Agent) -> str:
 
 
 def test_the_data_of_another_cluster_is_refused_and_left_as_it_was(tmp_path: Path) -> None:
-    a, strange = server(tmp_path, "a", ()), server(tmp_path, "b", ())
-    agents = [a, strange]
-    joined(agents)
+    a, strange = agents = machines(tmp_path, "ab")
     for agent, cluster in ((a, "first"), (strange, "second")):
-        url = f"http://127.0.0.1:{agent.ports['etcd']}"
-        peer = f"http://127.0.0.1:{agent.ports['etcd_peer']}"
+        url = f"http://{agent.host}:{agent.ports['etcd']}"
+        peer = f"http://{agent.host}:{agent.ports['etcd_peer']}"
         folder = agent.data / "server"
         (folder / "etcd" / "member").mkdir(parents=True)
         (agent.data / "agent.lock").touch()
         name = agent.folder.name
-        record = {"name": name, "rpc_address": f"127.0.0.1:{agent.ports['rpc']}", "peer_url": peer, "client_url": url}
+        record = {
+            "name": name,
+            "rpc_address": f"{agent.host}:{agent.ports['rpc']}",
+            "peer_url": peer,
+            "client_url": url,
+        }
         (folder / "cluster.json").write_text(json.dumps({"cluster": cluster, "name": name, "peers": [record]}))
     with closing(agents):
         a.spawn()

@@ -131,11 +131,21 @@ class OwnEtcd:
                     raise
                 assert self._process is not None
                 names = ", ".join(peer.name for peer in membership.peers)
-                why = self._process.trouble or f"the servers {names} have no majority yet: {error.message}"
+                why = await self._misplaced(membership)
+                why = why or self._process.trouble or f"the servers {names} have no majority yet: {error.message}"
             self._tell(why)
             if self._clock.now() - said_at >= REMIND_S:
                 said_at = self._clock.now()
                 log.warning("waiting for a majority: %s", why)
+
+    async def _misplaced(self, membership: Membership) -> str:
+        """Why this server waits in vain: others are of another cluster, or have taken it out. "" when it does not."""
+        try:
+            if await self._exchange.check(membership):
+                return ""
+        except LepaError as error:
+            return error.message
+        return "this server was taken out of its cluster; start the agent again to join anew"
 
     async def _follow(self, connection: EtcdConnection, members: Members) -> None:
         """Endpoints of the store: the voters' addresses, this server's own first as long as it answers."""

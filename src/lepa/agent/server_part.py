@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from aiohttp import web
 
 from lepa.agent.addresses import advertised_rpc
+from lepa.agent.cluster_care import take_out_departed
 from lepa.agent.cluster_service import Cluster
 from lepa.agent.config import Config, seconds
 from lepa.agent.gossip_part import GossipPart
@@ -168,11 +169,17 @@ class ServerPart:
         self._view.operated = Cluster(store, server, members, self._folder, cluster_id, self._clock)
         self._near.target, self._as_leader.target = server.caller, server.caller.as_leader
         self._stack.callback(self._leave)
+        if members is not None:
+            self._tasks.start("care", take_out_departed(server, members, self._left, self._clock))
 
     def _leave(self) -> None:
         """The port still listens while the server ends."""
         self.why = "the server is stopping"
         self._near.target = self._as_leader.target = None
+
+    def _left(self) -> frozenset[str]:
+        """Servers that have left for good, as gossip knows."""
+        return frozenset(member.name for member in self._gossip.members() if member.status == "left")
 
     async def _listen(self, app: web.Application) -> None:
         host, port = self._config.addresses.rpc or self._config.bind_addr, self._config.ports.rpc
@@ -229,6 +236,7 @@ class ServerPart:
                 self._random,
                 save,
                 self._tell,
+                lambda: self._gossip.servers(config.region),
             )
             exchange.add_routes(app)
             return exchange

@@ -88,8 +88,12 @@ class PeerExchange:
         random: Random,
         save: Callable[[Membership], None],
         tell: Callable[[str], None],
+        gossiped: Callable[[], Sequence[str]] = tuple,
     ) -> None:
-        """save: writes down what this server begins, before it does. tell: hears what it waits for."""
+        """save: writes down what this server begins, before it does. tell: hears what it waits for.
+
+        gossiped: internal addresses of the servers of this region that gossip knows.
+        """
         self._me = me
         self._region = region
         self._expect = expect
@@ -99,6 +103,7 @@ class PeerExchange:
         self._random = random
         self._save = save
         self._tell = tell
+        self._gossiped = gossiped
         self._agreement = Agreement()
         self._heard: dict[str, tuple[Hello, float]] = {}
         self._silent: dict[str, str] = {}
@@ -203,7 +208,9 @@ class PeerExchange:
 
     def _begin(self, membership: Membership) -> None:
         if self.membership is None:
-            mine = replace(membership, name=self._me.name)
+            heard = {hello.me.peer_url: hello.me for hello, _ in self._heard.values()}
+            peers = tuple(heard.get(peer.peer_url, peer) for peer in membership.peers)
+            mine = replace(membership, name=self._me.name, peers=peers)
             self._save(mine)
             self.membership = mine
             self._begun.set()
@@ -230,7 +237,7 @@ class PeerExchange:
 
     async def _ask_around(self, more: Iterable[str] = ()) -> None:
         known = (address for hello, _ in self._heard.values() for address in (hello.me.rpc_address, *hello.known))
-        wanted = {*await _resolved(self._given), *more, *known} - {self._me.rpc_address}
+        wanted = {*await _resolved(self._given), *self._gossiped(), *more, *known} - {self._me.rpc_address}
         await asyncio.gather(*map(self._say_hello, sorted(wanted)[:KNOWN_MAX]))
 
     async def _say_hello(self, address: str) -> None:
@@ -322,7 +329,11 @@ async def _resolved(addresses: Sequence[str]) -> set[str]:
 
 
 def join_addresses(entries: Iterable[str], rpc_port: int, serf_port: int) -> tuple[str, ...]:
-    """Entries of retry_join as `host:port` of internal ports. A host alone, or with the gossip port, has our port."""
+    """Entries of retry_join as `host:port` of internal ports.
+
+    Their ports are those of gossip, as Nomad's are. Where that is the usual one, or none is given, the internal port is
+    the usual one too; servers at other ports are found by gossip.
+    """
     found = []
     for entry in entries:
         host, colon, port = entry.rpartition(":")
@@ -330,6 +341,6 @@ def join_addresses(entries: Iterable[str], rpc_port: int, serf_port: int) -> tup
             host, port = entry, ""  # a name, or an IPv6 address without brackets
         if not host:
             raise invalid(f'configuration: retry_join: "{entry}" names no host')
-        at = rpc_port if port in ("", str(serf_port)) else int(port)
-        found.append(f"[{host.strip('[]')}]:{at}" if ":" in host else f"{host}:{at}")
+        if port in ("", str(serf_port), str(rpc_port)):
+            found.append(f"[{host.strip('[]')}]:{rpc_port}" if ":" in host else f"{host}:{rpc_port}")
     return tuple(dict.fromkeys(found))

@@ -49,12 +49,21 @@ def test_other_servers_are_named_in_any_of_nomads_ways() -> None:
     assert found == ("a", "b", "c", "d")
 
 
-def test_an_entry_without_a_port_or_with_the_gossip_port_means_the_internal_port() -> None:
-    entries = ["10.0.0.1", "10.0.0.2:4648", "10.0.0.3:14647", "name", "2001:db8::1", "[2001:db8::2]:4648", "name"]
+def test_an_entry_without_a_port_or_with_a_usual_one_means_the_internal_port() -> None:
+    entries = [
+        "10.0.0.1",
+        "10.0.0.2:4648",
+        "10.0.0.3:4647",
+        "10.0.0.4:14648",
+        "name",
+        "2001:db8::1",
+        "[2001:db8::2]:4648",
+        "name",
+    ]
     assert join_addresses(entries, 4647, 4648) == (
         "10.0.0.1:4647",
         "10.0.0.2:4647",
-        "10.0.0.3:14647",
+        "10.0.0.3:4647",
         "name:4647",
         "[2001:db8::1]:4647",
         "[2001:db8::2]:4647",
