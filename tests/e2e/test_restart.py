@@ -39,6 +39,7 @@ def numbers(text: str) -> list[int]:
 
 
 def test_twenty_tasks_do_not_notice_that_their_agent_was_killed(folder: Path) -> None:
+    """Case B179."""
     with running(folder, dev=False) as agent:
         agent.run(shell_job("counters", COUNTING, count=TASKS, task={"cpu": 5, "memory_mb": 10}))
         waits = f"while [ ! -e {folder}/end ]; do sleep 0.05; done; echo ended; exit "
@@ -142,6 +143,7 @@ def test_every_acknowledged_job_is_there_after_a_kill_in_a_burst_of_registration
 
 
 def test_collected_and_ended_allocations_do_not_run_again(folder: Path) -> None:
+    """Case B205."""
     with running(folder, dev=False) as agent:
         agent.run(shell_job("once", f"echo ran >> {folder}/runs", kind="batch", count=5))
         eventually(lambda: len(agent.allocations("once")) == 5)
@@ -156,6 +158,7 @@ def test_collected_and_ended_allocations_do_not_run_again(folder: Path) -> None:
 
 
 def test_end_that_nobody_saw_is_not_taken_for_success(folder: Path) -> None:
+    """Case B182."""
     with running(folder, dev=False) as agent:
         agent.run(shell_job("unseen", COUNTING, kind="batch"))
         (stub,) = agent.running("unseen")

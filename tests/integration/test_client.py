@@ -211,6 +211,7 @@ class TestLifecycle:
         assert "Sibling Task Failed" in servers.events(alloc.id, "other")
 
     async def test_when_stopping_the_main_task_ends_before_its_sidecar(self, tmp_path: Path, servers: Servers) -> None:
+        """Case B211."""
         sidecar = mock("proxy", lifecycle=TaskLifecycle(hook="prestart", sidecar=True))
         slow = mock("main", config={"kill_after": "100ms"})
         async with running_client(tmp_path, servers):
@@ -437,6 +438,7 @@ class TestServerTrouble:
                 await client.stat_file(alloc.id, "/")
 
     async def test_a_running_allocation_is_not_collected(self, tmp_path: Path, servers: Servers) -> None:
+        """Case B210."""
         async with running_client(tmp_path, servers) as client:
             servers.place(alloc := placed(job_of(mock())))
             await servers.status(alloc.id, "running")
@@ -558,6 +560,7 @@ class TestProcesses:
     async def test_an_ended_allocation_does_not_run_again_after_a_restart(
         self, raw_client: RawClient, servers: Servers
     ) -> None:
+        """Case B205."""
         async with raw_client() as client:
             servers.place(alloc := placed(job_of(shell("echo once"), type="batch")))
             await servers.status(alloc.id, "complete")
@@ -574,6 +577,7 @@ class TestProcesses:
     async def test_nothing_is_started_before_the_servers_were_asked(
         self, raw_client: RawClient, servers: Servers, supervisor: Supervisor
     ) -> None:
+        """Case B203."""
         async with raw_client():
             servers.place(alloc := placed(job_of(shell("sleep 60"))))
             await servers.status(alloc.id, "running")
@@ -593,6 +597,7 @@ class TestProcesses:
     async def test_an_unreadable_record_costs_one_allocation_only(
         self, raw_client: RawClient, servers: Servers, supervisor: Supervisor, tmp_path: Path
     ) -> None:
+        """Case B206."""
         async with raw_client():
             servers.place(good := placed(job_of(shell("sleep 60"))), bad := placed(job_of(shell("sleep 60")), 2))
             await servers.status(good.id, "running")

@@ -372,6 +372,7 @@ class TestTemplatesOfProcesses:
     async def test_a_script_runs_after_a_change_and_after_one_that_nobody_saw(
         self, raw_client: Callable[[], Any], servers: Servers
     ) -> None:
+        """Case B200."""
         script = ChangeScript(command="/bin/sh", args=("-c", "cat local/out >> local/log; echo >> local/log"))
         rendered = template(LIST, change_mode="script", change_script=script)
         async with raw_client() as client:

@@ -166,6 +166,8 @@ async def test_a_missing_image_fails_as_recoverable(host: Host, make_task: MakeT
 
 
 async def test_a_hanging_registry_is_given_up_in_time(host: Host, make_task: MakeTask) -> None:
+    """Case B187."""
+
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()

@@ -15,6 +15,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 from tests.components import BUSYBOX_IMAGE
@@ -186,6 +187,34 @@ async def test_logs_go_to_the_receiver_that_the_job_names(host: Host, make_task:
     assert b"mine" in said
     assert b"to the receiver" in said
     transport.close()
+
+
+async def test_fluentd_gets_a_containers_lines(host: Host, make_task: MakeTask) -> None:
+    """Docker's fluentd driver, with a receiver of the forward protocol (no Fluentd is among Debian's packages)."""
+    got: list[tuple[str, dict[str, Any]]] = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        data = b""
+        while piece := await reader.read(65536):
+            data += piece
+            with contextlib.suppress(msgspec.DecodeError):
+                tag, _, record, *_ = msgspec.msgpack.decode(data)
+                got.append((tag, record))
+                data = b""
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    logging = {"type": "fluentd", "config": [{"fluentd-address": address, "tag": "lepa.{{.Name}}"}]}
+    task = container(make_task, "echo to fluentd", logging=logging)
+    await host.run(task)
+    async with asyncio.timeout(10):
+        while not got:  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    tag, record = got[0]
+    assert tag == f"lepa.t-{task.alloc_id}"
+    assert (record["log"], record["source"]) == ("to fluentd", "stdout")
+    server.close()
 
 
 def test_credentials_come_from_dockers_file(tmp_path: Path) -> None:

@@ -67,6 +67,7 @@ async def test_every_way_to_end_is_told_as_a_shell_would(driver: RawExec, make_t
 
 
 async def test_a_stopped_task_keeps_the_exit_code_it_chose(driver: RawExec, make_task: MakeTask) -> None:
+    """Case B181."""
     task = make_task("sh", "-c", "trap 'exit 123' INT; echo up; while :; do sleep 0.05; done")
     await driver.start(task)
     await until(Path(task.stdout_path + ".0").exists)
@@ -75,6 +76,7 @@ async def test_a_stopped_task_keeps_the_exit_code_it_chose(driver: RawExec, make
 
 
 async def test_the_whole_tree_of_a_task_that_ignores_signals_is_killed(driver: RawExec, make_task: MakeTask) -> None:
+    """Case B180."""
     task = make_task("sh", "-c", "trap '' INT TERM; " + ESCAPE.format(mark="7301.5") + "while :; do sleep 7301.5; done")
     await driver.start(task)
     await until(lambda: len(processes_with("7301.5")) == 3)
@@ -119,6 +121,7 @@ async def test_starts_that_cannot_be_are_refused_with_the_step_that_failed(
 
 
 async def test_a_disabled_driver_is_undetected_and_starts_nothing(supervisor: Supervisor, make_task: MakeTask) -> None:
+    """Case B251."""
     driver = RawExec(supervisor, SystemClock(), RawExecSettings())
     info = await driver.fingerprint()
     assert not info.detected
@@ -128,6 +131,7 @@ async def test_a_disabled_driver_is_undetected_and_starts_nothing(supervisor: Su
 
 
 async def test_task_and_exec_run_as_the_tasks_user(driver: RawExec, make_task: MakeTask, tmp_path: Path) -> None:
+    """Case B177."""
     task = make_task("sh", "-c", "id -un; id -G; sleep 7304.5", user="nobody")
     await driver.start(task)
     await until(
@@ -158,6 +162,7 @@ async def test_denied_variables_do_not_reach_the_task(
 async def test_tasks_have_their_own_oom_score_and_default_signals(
     driver: RawExec, make_task: MakeTask, tmp_path: Path
 ) -> None:
+    """Case B185."""
     script = "cat /proc/self/oom_score_adj; grep SigIgn /proc/self/status; ulimit -c"
     assert await run(driver, make_task("sh", "-c", script)) == "0/0"
     score, ignored, _ = (tmp_path / "t.stdout.0").read_text().splitlines()
@@ -176,6 +181,7 @@ async def test_tasks_have_their_own_oom_score_and_default_signals(
 async def test_much_output_is_rotated_at_line_ends_and_nothing_is_lost(
     driver: RawExec, make_task: MakeTask, tmp_path: Path
 ) -> None:
+    """Case B171."""
     task = make_task("seq", "1", "600000", logs=LogConfig(max_files=10, max_file_size_mb=1))
     assert await run(driver, task) == "0/0"
     files = sorted(tmp_path.glob("t.stdout.*"), key=lambda path: int(path.suffix[1:]))
@@ -219,6 +225,7 @@ async def test_a_full_log_disk_does_not_stop_the_task(driver: RawExec, make_task
 async def test_exec_shares_directory_environment_and_gives_all_output_before_the_exit_code(
     driver: RawExec, make_task: MakeTask, tmp_path: Path
 ) -> None:
+    """Case B174."""
     (tmp_path / "alloc/task/big").write_bytes(os.urandom(10_000_000))
     task = make_task("sleep", "7305.5")
     await driver.start(task)

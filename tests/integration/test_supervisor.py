@@ -136,6 +136,7 @@ async def test_after_its_own_death_it_finds_the_tasks_again_and_no_line_is_lost(
 async def test_a_task_that_ended_while_nobody_watched_is_not_called_a_success(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
+    """Case B182."""
     info = await supervisor.start(spec(tmp_path, "t", ESCAPE.format(mark="7401.5") + "sleep 7401.5"))
     await until(lambda: len(processes_with("7401.5")) == 3)
     os.kill(supervisor.pid, signal.SIGSTOP)
@@ -284,6 +285,8 @@ async def test_its_own_descriptors_are_many_and_its_tasks_get_the_usual_number(t
 
 
 async def test_descriptors_return_to_their_base_number(supervisor: Supervisor, tmp_path: Path) -> None:
+    """Case B173."""
+
     async def burst() -> int:
         for number in range(30):
             await supervisor.start(spec(tmp_path, f"t{number}", "seq 1 1000; exit 0"))

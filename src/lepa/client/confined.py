@@ -37,6 +37,8 @@ NOBODY_ELSE = Owner()
 def inside(root: Path, path: str) -> Path:
     """The real path of `path` below `root`. Raises LepaError(invalid) when it leads outside."""
     real_root = root.resolve()
+    if "\0" in path:
+        raise invalid(f"{path!r} is no path: it holds a NUL character")
     wanted = (real_root / path.lstrip("/")).resolve()
     if not wanted.is_relative_to(real_root):
         raise invalid(f"Path escapes the alloc directory: {path}")

@@ -95,3 +95,8 @@ def test_directories_are_merged_and_equal_names_replaced(root: Path, tmp_path: P
     assert (root / "dir/link").is_symlink()
     with pytest.raises(LepaError, match="escapes"):
         confined.move_into(source, root, "out")
+
+
+def test_a_nul_character_is_no_path(tmp_path: Path) -> None:
+    with pytest.raises(LepaError, match="NUL"):
+        confined.inside(tmp_path, "a\0b")

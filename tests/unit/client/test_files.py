@@ -66,6 +66,7 @@ def test_where_reading_begins() -> None:
 
 
 async def test_a_link_in_place_of_a_log_is_not_read(directory: AllocDir) -> None:
+    """Case B257."""
     (directory.logs / "web.stdout.4").unlink()
     (directory.logs / "web.stdout.4").symlink_to("/etc/passwd")
     assert await logs(directory) == b"one\nthree\n"

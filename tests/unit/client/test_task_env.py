@@ -57,6 +57,7 @@ def test_ports_inside_and_outside() -> None:
 
 
 def test_ports_of_single_tasks_carry_their_names_for_the_others() -> None:
+    """Case B223."""
     network = NetworkResource(ip="10.0.0.2", dynamic_ports=(Port(label="db", value=5000),))
     resources = AllocatedResources(
         tasks={
@@ -70,6 +71,7 @@ def test_ports_of_single_tasks_carry_their_names_for_the_others() -> None:
 
 
 def test_inner_meta_wins_and_may_name_variables() -> None:
+    """Case B222."""
     env = task_env.build(place(), {})
     assert env["NOMAD_META_who"] == env["NOMAD_META_WHO"] == "group"
     assert env["NOMAD_META_a_b"] == "dot"

@@ -75,6 +75,7 @@ def test_memory_is_the_limit_unless_more_is_allowed() -> None:
 
 
 def test_a_small_cpu_share_is_raised_to_what_docker_takes() -> None:
+    """Case B189."""
     assert host({}, mhz=1)["CpuShares"] == 2
     assert host({"cpu_hard_limit": True})["CpuQuota"] == 25_000
     assert "CpuQuota" not in host({})
@@ -104,6 +105,7 @@ def test_a_port_without_a_label_of_the_group_is_refused_with_the_ones_there_are(
 
 
 def test_a_device_appears_under_its_host_path_unless_told_otherwise() -> None:
+    """Case B190."""
     assert host({"devices": [{"host_path": "/dev/null"}]})["Devices"] == [
         {"PathOnHost": "/dev/null", "PathInContainer": "/dev/null", "CgroupPermissions": "rwm"}
     ]

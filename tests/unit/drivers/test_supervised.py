@@ -1,5 +1,6 @@
 import os
 
+import msgspec
 import pytest
 
 from lepa.drivers.protocol import DriverError
@@ -32,3 +33,11 @@ def test_an_unknown_exit_is_no_success() -> None:
     assert exit_result(Exit()).successful
     assert not exit_result(Exit(error="lost")).successful
     assert not exit_result(Exit(code=137, signal=9)).successful
+
+
+def test_state_of_an_older_agent_without_the_word_disabled_has_logs() -> None:
+    """Case B172."""
+    logs = msgspec.json.decode(b'{"MaxFiles": 3, "MaxFileSizeMB": 2}', type=LogConfig)
+    assert log_files("/x", logs) == LogFiles("/x", 3, 2 * 1024 * 1024)
+    assert log_files("/x", msgspec.json.decode(b'{"Enabled": true}', type=LogConfig)) is not None
+    assert log_files("/x", msgspec.json.decode(b'{"Disabled": true}', type=LogConfig)) is None

@@ -97,6 +97,7 @@ def test_what_is_hostile_or_broken_is_refused(tmp_path: Path, kind: str, data: b
     ],
 )
 def test_a_bomb_is_stopped_at_the_bound(tmp_path: Path, kind: str, data: bytes) -> None:
+    """Case B247."""
     with pytest.raises(LepaError, match="more than 50000 bytes"):
         unpack(tmp_path, data, kind, size=50_000)
     assert sum(path.stat().st_size for path in (tmp_path / "target").iterdir()) <= 50_000
