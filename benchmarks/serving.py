@@ -37,8 +37,8 @@ from lepa.serving import deployers
 from lepa.serving.connection import ClipperConnection
 from lepa.serving.container_managers.local import LocalContainerManager
 from lepa.serving.frontend import FrontendSettings, QueryFrontend
-from lepa.serving.query import Answer
 from lepa.serving.records import Application, ModelVersion, Registry, add_application, add_links, add_model
+from lepa.serving.served import Answer
 
 ROUNDS = 3
 SECONDS = 2.0

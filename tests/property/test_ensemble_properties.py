@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from lepa.serving.batching import SendBatch
 from lepa.serving.container_rpc import Failure
-from lepa.serving.query import Answer, Predictions
+from lepa.serving.query import Predictions
 from lepa.serving.records import (
     Application,
     ModelVersion,
@@ -20,6 +20,7 @@ from lepa.serving.records import (
     add_model,
 )
 from lepa.serving.selection import PolicyOptions
+from lepa.serving.served import Answer
 
 MODELS = ("a", "b", "c")
 SLO_S = {"vote": 0.02, "learn": 0.05}

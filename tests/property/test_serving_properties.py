@@ -16,7 +16,7 @@ from lepa.serving.container_rpc import (
     encode_batch,
     encode_outputs,
 )
-from lepa.serving.query import Answer, Predictions
+from lepa.serving.query import Predictions
 from lepa.serving.records import (
     Application,
     ModelVersion,
@@ -27,6 +27,7 @@ from lepa.serving.records import (
     delete_links,
     delete_model,
 )
+from lepa.serving.served import Answer
 from lepa.serving.srv_query import decode_answer
 
 SLO_S = {"fast": 0.01, "slow": 0.1}

@@ -183,22 +183,22 @@ SERVICE: Tree = {
     "list": Row("lepa.cli.service:list_all", "List services"),
 }
 APP: Tree = {
-    "delete": Row("lepa.cli.serving:app_delete", "Take an application away"),
-    "link": Row("lepa.cli.serving:app_link", "Let a model answer an application"),
-    "list": Row("lepa.cli.serving:app_list", "List applications"),
-    "policy": Row("lepa.cli.serving:app_policy", "Say how the models of an application answer it"),
-    "register": Row("lepa.cli.serving:app_register", "Make an application answer predictions"),
-    "unlink": Row("lepa.cli.serving:app_unlink", "Let a model no longer answer an application"),
+    "delete": Row("lepa.cli.app:app_delete", "Take an application away"),
+    "link": Row("lepa.cli.app:app_link", "Let a model answer an application"),
+    "list": Row("lepa.cli.app:app_list", "List applications"),
+    "policy": Row("lepa.cli.app:app_policy", "Say how the models of an application answer it"),
+    "register": Row("lepa.cli.app:app_register", "Make an application answer predictions"),
+    "unlink": Row("lepa.cli.app:app_unlink", "Let a model no longer answer an application"),
 }
 MODEL: Tree = {
-    "autoscale": Row("lepa.cli.serving:model_autoscale", "Let a model's replicas follow its load"),
-    "deploy": Row("lepa.cli.serving:model_deploy", "Deploy a fitted model or a function"),
-    "list": Row("lepa.cli.serving:model_list", "List models"),
-    "batching": Row("lepa.cli.serving:model_batching", "Say how batches are made"),
-    "rollback": Row("lepa.cli.serving:model_rollback", "Go back to the version before"),
-    "scale": Row("lepa.cli.serving:model_scale", "Set the number of a model's replicas"),
-    "stop": Row("lepa.cli.serving:model_stop", "Stop a model's replicas and forget it"),
-    "top": Row("lepa.cli.serving:model_top", "Show what applications and models do now"),
+    "autoscale": Row("lepa.cli.model:model_autoscale", "Let a model's replicas follow its load"),
+    "deploy": Row("lepa.cli.model:model_deploy", "Deploy a fitted model or a function"),
+    "list": Row("lepa.cli.model:model_list", "List models"),
+    "batching": Row("lepa.cli.model:model_batching", "Say how batches are made"),
+    "rollback": Row("lepa.cli.model:model_rollback", "Go back to the version before"),
+    "scale": Row("lepa.cli.model:model_scale", "Set the number of a model's replicas"),
+    "stop": Row("lepa.cli.model:model_stop", "Stop a model's replicas and forget it"),
+    "top": Row("lepa.cli.model:model_top", "Show what applications and models do now"),
 }
 COMMANDS: Tree = {
     "action": Row("lepa.cli.job_action:action", "Run an action that a job's author wrote down"),
@@ -245,7 +245,7 @@ COMMANDS: Tree = {
     "plugin": Branch(
         "Look at storage plugins", {"status": Row("lepa.cli.operator:plugin_status", "List plugins, or show one")}
     ),
-    "predict": Row("lepa.cli.serving:predict", "Ask an application for a prediction"),
+    "predict": Row("lepa.cli.predict:predict", "Ask an application for a prediction"),
     "quota": Branch("Work with quotas (Enterprise)", QUOTA, hidden=True),
     "recommendation": Branch("Work with recommendations (Enterprise)", RECOMMENDATION, hidden=True),
     "run": Row("lepa.cli.job_submit:run", "Run a job file, or change the job to what it says"),

@@ -38,12 +38,13 @@ from lepa.serving.http_connection import JSON, WITH_HEADERS, Head, Headers, Http
 from lepa.serving.metrics import report
 from lepa.serving.open_doors import OpenDoors
 from lepa.serving.pass_through import PassThrough
-from lepa.serving.query import Answer, Predictions, Reply, ServedApplication
+from lepa.serving.query import Predictions
 from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Registry
 from lepa.serving.registry_follower import REPORT_EVERY_S, RegistryFollower
 from lepa.serving.replicas import ReplicaServer
 from lepa.serving.selection_memory import SelectionUpdate
+from lepa.serving.served import Answer, Reply, ServedApplication
 
 if TYPE_CHECKING:
     from lepa.serving.grpc_door import GrpcDoor

@@ -19,7 +19,7 @@ from lepa.serving.grpc_messages import CLASSES, METHODS, SERVICE
 from lepa.serving.http_connection import BODY_BYTES_MAX
 from lepa.serving.inference_protocol import InferRequest, Tensor
 from lepa.serving.open_doors import Frontend
-from lepa.serving.query import Answer, ServedApplication
+from lepa.serving.served import Answer, ServedApplication
 
 STOP_GRACE_S = 1.0
 CALLS_MAX = 10_000

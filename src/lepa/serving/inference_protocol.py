@@ -22,7 +22,8 @@ from msgspec import Struct
 
 from lepa.model.errors import invalid, not_found
 from lepa.serving.inputs import BATCH_ITEMS_MAX, InputType
-from lepa.serving.query import Answer, Predictions, ServedApplication
+from lepa.serving.query import Predictions
+from lepa.serving.served import Answer, ServedApplication
 
 BINARY_HEADER = b"inference-header-content-length"
 """Bytes of JSON at the beginning of a body; what follows is binary tensor data."""

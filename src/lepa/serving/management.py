@@ -9,7 +9,6 @@ sentences; where Clipper always answered 400, an unknown name is 404 and a name 
 
 import argparse
 import asyncio
-import contextlib
 import logging
 import re
 import signal
@@ -17,123 +16,48 @@ import sys
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 import msgspec
 import uvloop
 from aiohttp import web
-from msgspec import Meta, Struct
 
 from lepa.kit.sources import Clock, SystemClock
 from lepa.model.errors import LepaError, invalid, not_found
-from lepa.serving import compat, records
-from lepa.serving.autoscale import Autoscale
-from lepa.serving.batch_sizes import Batching
+from lepa.serving import records
+from lepa.serving.management_bodies import (
+    AddApp,
+    AddModel,
+    ContainerName,
+    ContainerReport,
+    LinkedModels,
+    Links,
+    ModelName,
+    Named,
+    ObservationReport,
+    SetAutoscale,
+    SetBatching,
+    SetPolicy,
+    StateOf,
+    Verbose,
+    VersionedModel,
+)
+from lepa.serving.management_http import decoding, errors, index_and_wait, json_error, plain_error, within
 from lepa.serving.model_archive import ARCHIVE_BYTES_MAX
 from lepa.serving.ready_file import write_ready_file
 from lepa.serving.records import Application, Container, ModelVersion, Registry
 from lepa.serving.redis_store import RedisRegistryStore
 from lepa.serving.registry_follower import REPORT_EVERY_S
 from lepa.serving.registry_store import MemoryRegistryStore, RegistryStore, SqliteRegistryStore
-from lepa.serving.selection import Observation, PolicyOptions, SelectionState, selection_policy
+from lepa.serving.selection import SelectionState, selection_policy
 from lepa.serving.selection_memory import SelectionMemory
 
 log = logging.getLogger(__name__)
 
 BODY_BYTES_MAX = 1 << 20
-WAIT_MAX_S = 60.0
 CHUNK_BYTES = 1 << 20
 FRONTENDS_MAX = 1000
-OBSERVATIONS_MAX = 10_000
-STATUS = {"invalid": 400, "not_found": 404, "conflict": 409, "unsupported": 501, "internal": 500}
 _FILE_NAME = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._]{0,127}")
-
-
-class AddApp(Struct):
-    name: str
-    input_type: str
-    default_output: str
-    latency_slo_micros: int
-    policy: str = "DefaultOutputSelectionPolicy"
-    policy_options: PolicyOptions = PolicyOptions()
-
-
-class SetPolicy(Struct):
-    name: str
-    policy: str
-    policy_options: PolicyOptions = PolicyOptions()
-
-
-class AddModel(Struct):
-    model_name: str
-    model_version: str
-    input_type: str
-    labels: list[str] = []
-    container_name: str = ""
-    model_data_path: str = ""
-    batch_size: int = records.BATCH_SIZE_ADAPTIVE
-    endpoint: str = ""
-
-
-class SetAutoscale(Struct):
-    model_name: str
-    autoscale: Autoscale | None = None
-
-
-class SetBatching(Struct):
-    model_name: str
-    model_version: str = ""
-    batching: Batching = Batching()
-
-
-class Named(Struct):
-    name: str
-
-
-class ModelName(Struct):
-    model_name: str
-
-
-class VersionedModel(Struct):
-    model_name: str
-    model_version: str
-
-
-class Links(Struct):
-    app_name: str
-    model_names: list[str]
-
-
-class LinkedModels(Struct):
-    app_name: str
-
-
-class Verbose(Struct):
-    verbose: bool = False
-
-
-class ContainerName(Struct):
-    model_name: str
-    model_version: str
-    replica_id: int
-
-
-class StateOf(Struct):
-    app_name: str
-    uid: int
-
-
-class ContainerReport(Struct):
-    """What one query frontend has connected."""
-
-    frontend: str
-    containers: list[Container]
-
-
-class ObservationReport(Struct):
-    """What feedback has shown one query frontend."""
-
-    observations: Annotated[list[Observation], Meta(max_length=OBSERVATIONS_MAX)]
 
 
 class ManagementFrontend:
@@ -181,14 +105,16 @@ class ManagementFrontend:
         self._store.close()
 
     def _application(self) -> web.Application:
-        app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_errors(_plain if self._compat else _error)])
+        app = web.Application(
+            client_max_size=BODY_BYTES_MAX, middlewares=[errors(plain_error if self._compat else json_error)]
+        )
         app.router.add_get("/admin/ping", self._ping)
         app.router.add_get("/admin/registry", self._follow)
         app.router.add_get("/admin/selection", self._follow_selection)
         app.router.add_get("/admin/model_archive/{name}/{version}", self._get_archive)
         app.router.add_put("/admin/model_archive/{name}/{version}", self._put_archive)
         for path, (shape, handler) in self._posts().items():
-            app.router.add_post(f"/admin/{path}", _decoding(shape, handler))
+            app.router.add_post(f"/admin/{path}", decoding(shape, handler))
         return app
 
     def _posts(self) -> dict[str, tuple[type[Any], Callable[[Any], Awaitable[Any]]]]:
@@ -233,15 +159,15 @@ class ManagementFrontend:
         return web.Response(text="PONG", content_type="application/json")
 
     async def _follow(self, request: web.Request) -> web.Response:
-        index, wait_s = _index_and_wait(request)
+        index, wait_s = index_and_wait(request)
         if index == self._registry.revision:
-            await _within(wait_s, self._changed)
+            await within(wait_s, self._changed)
         return web.Response(body=msgspec.json.encode(self._registry), content_type="application/json")
 
     async def _follow_selection(self, request: web.Request) -> web.Response:
-        index, wait_s = _index_and_wait(request)
+        index, wait_s = index_and_wait(request)
         if index == self._memory.revision:
-            await _within(wait_s, self._learned)
+            await within(wait_s, self._learned)
         return web.Response(body=msgspec.json.encode(self._memory.since(index)), content_type="application/json")
 
     async def _observe(self, body: ObservationReport) -> str:
@@ -407,67 +333,6 @@ class ManagementFrontend:
         if not selection_policy(app.policy).learns:
             return app.default_output
         return self._memory.get(app.name, str(body.uid)) or SelectionState(app.name, "")
-
-
-def _index_and_wait(request: web.Request) -> tuple[int, float]:
-    try:
-        return int(request.query.get("index", "-1")), float(request.query.get("wait", "0"))
-    except ValueError as error:
-        raise invalid(f"index and wait are numbers: {error}") from error
-
-
-async def _within(wait_s: float, changed: asyncio.Event) -> None:
-    """Return when it has changed, or after that time."""
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(min(max(wait_s, 0.0), WAIT_MAX_S)):
-            await changed.wait()
-
-
-def _decoding(shape: type[Any], handler: Callable[[Any], Awaitable[Any]]) -> Any:
-    """An aiohttp handler that decodes the body, and encodes what `handler` returns."""
-    decoder = msgspec.json.Decoder(shape)
-
-    async def handle(request: web.Request) -> web.Response:
-        try:
-            body = decoder.decode(await request.read() or b"{}")
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-            raise invalid(f"Error parsing JSON: {error}. Expected JSON schema: {_schema(shape)}") from error
-        answer = await handler(body)
-        encoded = answer.encode() if isinstance(answer, str) else msgspec.json.encode(answer)
-        return web.Response(body=encoded, content_type="application/json")
-
-    return handle
-
-
-def _schema(shape: type[Any]) -> str:
-    return compat.schema({f.name: getattr(f.type, "__name__", str(f.type)) for f in msgspec.structs.fields(shape)})
-
-
-def _errors(shown: Callable[[int, str, str], web.Response]) -> Any:
-    """A middleware that answers errors as `shown` writes them."""
-
-    @web.middleware
-    async def answer(request: web.Request, handler: Any) -> web.StreamResponse:
-        try:
-            response: web.StreamResponse = await handler(request)
-        except LepaError as error:
-            return shown(STATUS.get(error.code, 500), error.code, error.message)
-        except web.HTTPException as error:
-            return shown(error.status, "invalid", f"{request.method} {request.path}: {error.reason}")
-        return response
-
-    return answer
-
-
-def _error(status: int, code: str, cause: str) -> web.Response:
-    body = msgspec.json.encode({"error": code, "cause": cause})
-    return web.Response(body=body, status=status, content_type="application/json")
-
-
-def _plain(status: int, code: str, cause: str) -> web.Response:
-    """As Clipper: a sentence, and one status for everything."""
-    mistake, _, schema = cause.partition(". Expected JSON schema: ")
-    return web.Response(text=compat.cause(mistake, schema), status=400, content_type="application/json")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

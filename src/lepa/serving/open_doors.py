@@ -17,7 +17,8 @@ from lepa.serving import inference_protocol, openai_api
 from lepa.serving.http_connection import Headers, HttpConnection
 from lepa.serving.inference_protocol import application_named
 from lepa.serving.pass_through import PassThrough
-from lepa.serving.query import Answer, Predictions, Reply, ServedApplication
+from lepa.serving.query import Predictions
+from lepa.serving.served import Answer, Reply, ServedApplication
 
 _STATUS = {"invalid": 400, "not_found": 404, "unsupported": 400, "timeout": 503}
 

@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from lepa.model.errors import LepaError, invalid
 from lepa.serving.inputs import BATCH_ITEMS_MAX
-from lepa.serving.query import Answer
+from lepa.serving.served import Answer
 
 PASSED_THROUGH = (b"/v1/embeddings", b"/v1/chat/completions", b"/v1/completions")
 EMBEDDINGS = b"/v1/embeddings"

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from lepa.serving.metrics import Histogram
-from lepa.serving.query import Predictions, Replica, ServedApplication, ServedModel
+from lepa.serving.query import Predictions
+from lepa.serving.served import Replica, ServedApplication, ServedModel
 
 QUANTILES = (0.5, 0.95, 0.99)
 

@@ -1,4 +1,4 @@
-"""Models as endpoints."""
+"""Models as endpoints: lepa.cli.serving, lepa.cli.app, lepa.cli.model and lepa.cli.predict."""
 
 import re
 import sys
@@ -9,6 +9,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_agent import FakeAgent
 from tests.unit.cli.test_model_top import application, look, model
 
+from lepa.cli import model as model_commands
 from lepa.cli import serving
 from lepa.cli import session as sessions
 from lepa.cli.session import Session
@@ -160,7 +161,7 @@ def test_without_a_cluster_the_way_to_start_one_is_told(agent: FakeAgent, lepa: 
     ("source", "name"), [("a/Fitted_Model.pkl", "fitted-model"), ("pkg.mod:Double_It", "double-it"), ("x:__", "model")]
 )
 def test_models_are_named_after_their_source(source: str, name: str) -> None:
-    assert serving._model_name(source) == name
+    assert model_commands._model_name(source) == name
 
 
 def test_replicas_that_do_not_go_are_an_error(cluster: FakeConnection, lepa: Run) -> None:
@@ -276,7 +277,7 @@ def test_in_a_pipe_top_is_printed_once(cluster: FakeConnection, frontends: Front
 def test_on_a_terminal_top_is_drawn_again_and_again(
     cluster: FakeConnection, frontends: Frontends, lepa: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(serving, "LOOKS_MAX", 3)
+    monkeypatch.setattr(model_commands, "LOOKS_MAX", 3)
     monkeypatch.setattr(sessions, "terminal", lambda **_: Terminal(sys.stdout, sys.stderr, colour=False, live=True))
     assert "20.0" in lepa("model", "top").out
     assert frontends.now_ns == 3 * 10**9

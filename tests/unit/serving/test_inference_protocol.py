@@ -10,8 +10,8 @@ from lepa.model.errors import LepaError
 from lepa.serving.inference_protocol import decode_infer, encode_infer, inputs_of, metadata
 from lepa.serving.inputs import INPUT_TYPES
 from lepa.serving.metrics import ApplicationMetrics
-from lepa.serving.query import Answer, ServedApplication
 from lepa.serving.records import Application
+from lepa.serving.served import Answer, ServedApplication
 
 
 def body(

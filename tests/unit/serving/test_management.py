@@ -1,4 +1,4 @@
-"""lepa.serving.management"""
+"""lepa.serving.management, lepa.serving.management_bodies and lepa.serving.management_http"""
 
 import asyncio
 import http.client

@@ -8,7 +8,7 @@ import pytest
 
 from lepa.model.errors import LepaError
 from lepa.serving.openai_api import decode_embeddings, decode_model, encode_embeddings, encode_error, encode_models
-from lepa.serving.query import Answer
+from lepa.serving.served import Answer
 
 
 def test_embeddings_are_lists_of_numbers_or_packed() -> None:

@@ -1,13 +1,14 @@
-"""lepa.serving.query"""
+"""lepa.serving.query and lepa.serving.served"""
 
 import pytest
 
 from lepa.model.errors import LepaError
 from lepa.serving import query
 from lepa.serving.container_rpc import Failure
-from lepa.serving.query import CROWDED, LATE, NO_MODEL, REPLICA_LOST, Answer, Predictions, as_json
+from lepa.serving.query import CROWDED, LATE, NO_MODEL, REPLICA_LOST, Predictions
 from lepa.serving.records import Application, ModelVersion, Registry, add_application, add_links, add_model
 from lepa.serving.selection import ArmState, Loss, Observation, PolicyOptions, SelectionState
+from lepa.serving.served import Answer, as_json
 
 SLO_S = 0.1
 

@@ -16,9 +16,10 @@ from lepa.serving.container_rpc import (
     WHO_ARE_YOU_FRAMES,
     encode_introduction,
 )
-from lepa.serving.query import Answer, Predictions
+from lepa.serving.query import Predictions
 from lepa.serving.records import Application, ModelVersion, Registry, add_application, add_links, add_model
 from lepa.serving.replicas import ReplicaServer
+from lepa.serving.served import Answer
 
 HEARTBEAT = list(HEARTBEAT_FRAMES)
 
