@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from tests.components import require
 from tests.e2e.agents import LEPA, Agent, Answer, _free_port, eventually, free_ports, merged
+from tests.etcd import etcd_servers
 
 from lepa.model.tenancy import Namespace
 from lepa.model.wire import to_msgpack
@@ -167,7 +168,7 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
     with closing(agents):
         # two of three wait, say for whom, and do no harm
         a.spawn(), b.spawn()
-        said = eventually(lambda: _waiting(a), FORMED_S)
+        said = eventually(lambda: _said(a, "2 of 3"), FORMED_S)
         assert f"2 of 3 servers are here (a, b); {c.host}:{c.ports['rpc']} does not answer: connection refused" in said
         assert etcd_pid(a) == 0
         c.spawn()
@@ -238,10 +239,11 @@ def test_servers_that_are_lost_or_leave_are_replaced(tmp_path: Path) -> None:
             eventually(lambda: health(a).status == 200, FORMED_S)
 
 
-def _waiting(agent: Agent) -> str:
+def _said(agent: Agent, words: str) -> str:
+    """What it says instead of a list of jobs, once these words are in it."""
     with contextlib.suppress(OSError):
         text = agent.request("GET", "/v1/jobs").text
-        return text if "2 of 3" in text else ""
+        return text if words in text else ""
     return ""
 
 
@@ -268,3 +270,31 @@ def test_the_data_of_another_cluster_is_refused_and_left_as_it_was(tmp_path: Pat
         assert 'belongs to the cluster second, and "a" at' in said
         assert "begin with an empty data directory" in said
         assert (strange.data / "server" / "cluster.json").exists()
+
+
+def test_two_servers_on_an_etcd_of_somebody_else(tmp_path: Path) -> None:
+    with etcd_servers(tmp_path / "etcd") as (etcd,):
+        given = {"bootstrap_expect": 0, "retry_join": [], "etcd": {"endpoints": [etcd.endpoint]}}
+        a, b = agents = machines(tmp_path, "ab", {"server": given})
+        with closing(agents):
+            a.spawn(), b.spawn()
+            formed(agents)
+            assert namespace(a, "one")
+            assert "one" in namespaces(b)
+            assert a.get("/v1/operator/autopilot/health")["FailureTolerance"] == 0
+            assert len(a.get("/v1/operator/raft/configuration")["Servers"]) == 2
+
+            # the endpoints of something else are noticed, and nothing is begun there in this server's place
+            b.stop()
+            config = json.loads(b.config.read_text())
+            config["server"]["etcd"]["prefix"] = "elsewhere/"
+            b.configure(config)
+            b.spawn()
+            said = 'the etcd holds no state of lepa under "elsewhere/", where there should be one'
+            eventually(lambda: _said(b, said), FORMED_S)
+            assert a.stop() == b.stop() == 0
+            (b.data / "server" / "cluster-id").write_text("another")
+            config["server"]["etcd"]["prefix"] = "lepa/"
+            b.configure(config)
+            b.spawn()
+            eventually(lambda: _said(b, "belongs to the cluster another, and the etcd holds"), FORMED_S)

@@ -24,6 +24,7 @@ from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
 from lepa.agent.server_settings import server_settings
 from lepa.agent.store_peers import PeerExchange, join_addresses
 from lepa.agent.store_settings import (
+    CLUSTER_FILE,
     ETCD_FOLDER,
     STATE_FILE,
     check_cluster_id,
@@ -206,7 +207,14 @@ class ServerPart:
 
         config, etcd = self._config, self._config.server.etcd
         tls = etcd_tls(config)
-        store = await EtcdStore.open(etcd.endpoints, self._clock, random=self._random, tls=tls, prefix=etcd.prefix)
+        store = await EtcdStore.open(
+            etcd.endpoints,
+            self._clock,
+            random=self._random,
+            tls=tls,
+            prefix=etcd.prefix,
+            create=not (self._folder / CLUSTER_FILE).exists(),
+        )
         try:
             check_cluster_id(self._folder, store.cluster_id)
         except LepaError:

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
-from lepa.model.errors import LepaError, invalid, not_found
+from lepa.model.errors import LepaError, conflict, invalid, not_found
 from lepa.store import etcd_messages as m
 from lepa.store.etcd_connection import (
     COMPACT,
@@ -60,6 +60,8 @@ CHUNK_ENTRIES_MIN, CHUNK_ENTRIES_MAX = 16, 4_096
 CHUNK_DEADLINE_S: Final = 5.0
 AGAIN_MAX: Final = 10
 """How often a read or a commit begins anew because its revision was compacted or the state replaced meanwhile."""
+QUEUED_MAX: Final = 8_192
+"""Commits that may be under way or wait for a slot; more are refused."""
 CLOSE_S: Final = 2.0
 """How long closing waits for commits under way."""
 COMPACT_S: Final = 300.0
@@ -121,16 +123,18 @@ class EtcdStore:
         limits: Limits = LIMITS,
         revisions_kept: int = CHANGES_MAX,
         patience_s: float = PATIENCE_S,
+        create: bool = True,
     ) -> "EtcdStore":
-        """Connect, and make the first state in an etcd that has none.
+        """Connect, and make the first state in an etcd that has none, if create says so.
 
         prefix: of all keys. patience_s: how long a call may take at all endpoints in turn. revisions_kept: how far a
         watch can be behind before it is told to read again.
-        Raises LepaError: timeout when no endpoint answers, invalid when something else lies there.
+        Raises LepaError: timeout when no endpoint answers, invalid when something else lies there, conflict when
+        nothing does and nothing is to be made.
         """
         connection = EtcdConnection(endpoints, clock, tls, patience_s)
         try:
-            layout = await _root(connection, prefix.encode(), random.uuid())
+            layout = await _root(connection, prefix.encode(), random.uuid() if create else "")
         except BaseException:
             await connection.close()
             raise
@@ -181,7 +185,7 @@ class EtcdStore:
             if not found.more:
                 return Read(layout.ours(revision), entries)
             start = found.kvs[-1].key + b"\x00"
-            fitting = limit * CHUNK_BYTES // max(1, found.ByteSize())
+            fitting = limit * CHUNK_BYTES // sum(len(kv.key) + len(kv.value) for kv in found.kvs)
             limit = min(CHUNK_ENTRIES_MAX, 4 * limit, max(CHUNK_ENTRIES_MIN, fitting))
 
     async def _chunk(self, layout: Layout, start: bytes, end: bytes, limit: int, revision: int) -> Any:
@@ -196,6 +200,8 @@ class EtcdStore:
     async def commit(self, txn: Txn, fence: Fence | None = None) -> Committed:
         check_txn(txn, self.limits)
         self._check_open()
+        if len(self._under_way) >= QUEUED_MAX:
+            raise LepaError("timeout", f"{QUEUED_MAX} writes wait for etcd already; try again later")
         under_way = self._tasks.start("commit", self._outcome(txn, fence))
         self._under_way.add(under_way)
         under_way.add_done_callback(self._under_way.discard)
@@ -407,13 +413,16 @@ class EtcdStore:
 
 
 async def _root(connection: EtcdConnection, prefix: bytes, cluster: str) -> Layout:
-    """What is in force; made when there is nothing."""
+    """What is in force; made when there is nothing. cluster "": nothing is made."""
     key = root_key(prefix)
     first = Root(cluster, "0")
     look = m.RequestOp(request_range=m.RangeRequest(key=key))
     put = m.RequestOp(request_put=m.PutRequest(key=key, value=encode_root(first)))
     absent = m.Compare(key=key, target=m.VERSION, version=0)
-    answer = await connection.call(TXN, m.TxnRequest(compare=[absent], success=[put], failure=[look]))
+    made = [put] if cluster else []
+    answer = await connection.call(TXN, m.TxnRequest(compare=[absent], success=made, failure=[look]))
+    if answer.succeeded and not cluster:
+        raise conflict(f'the etcd holds no state of lepa under "{prefix.decode()}", where there should be one')
     if answer.succeeded:
         return Layout(prefix, first, answer.header.revision)
     kv = answer.responses[0].response_range.kvs[0]

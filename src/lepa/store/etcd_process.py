@@ -166,6 +166,7 @@ class EtcdProcess:
                 stderr=asyncio.subprocess.STDOUT,
                 env=environment,
                 limit=LINE_MAX,
+                start_new_session=True,  # what is typed at a terminal is for us; we end it
             )
         except OSError as error:
             self._words.append(f"cannot start {self._command[0]}: {error.strerror}")
