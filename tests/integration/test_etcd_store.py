@@ -8,6 +8,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
+from random import Random
 
 import pytest
 from tests.certificates import make_certificate
@@ -266,6 +267,41 @@ async def test_a_commit_whose_answer_was_lost_is_known_and_not_doubled(
             async with asyncio.timeout(SOON_S):
                 assert await committing == (True, before + 1)
             assert (await store.read("")).revision == before + 1
+        await store.close()
+
+
+async def test_no_increment_is_lost_or_doubled_while_connections_break_at_random(
+    etcd_server: EtcdServer, prefix: str
+) -> None:
+    """Check-and-set on one counter by several writers; in the end it stands where the answers say."""
+    random = Random(20_261_130)
+    async with Proxy(etcd_server.client_port) as proxy:
+        store = await opened([proxy.endpoint], prefix, patience_s=SOON_S)
+        await put(store, "counter", b"0")
+
+        async def increment() -> int:
+            done = 0
+            for _ in range(50):
+                (entry,) = (await store.read("counter")).entries
+                value = str(int(entry.value) + 1).encode()
+                txn = Txn((Put("counter", value),), (Compare("counter", modified=entry.modified),))
+                done += (await store.commit(txn)).ok
+            return done
+
+        async def disturb() -> None:
+            while True:
+                await asyncio.sleep(random.uniform(0.02, 0.15))
+                proxy.swallows = random.random() < 0.5
+                await asyncio.sleep(random.uniform(0.0, 0.05))
+                proxy.drop()
+                proxy.swallows = False
+
+        disturbing = asyncio.ensure_future(disturb())
+        async with asyncio.timeout(2 * SOON_S):
+            done = sum(await asyncio.gather(*(increment() for _ in range(6))))
+        disturbing.cancel()
+        (entry,) = (await store.read("counter")).entries
+        assert int(entry.value) == done > 0
         await store.close()
 
 
