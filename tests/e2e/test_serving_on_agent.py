@@ -155,3 +155,28 @@ def test_a_model_that_cannot_start_is_reported_and_stopped(agent: Agent, tmp_pat
         with pytest.raises(LepaError, match=r"waited 15 s|did not come up"):
             connection.deploy_model("bad", 1, "ints", image, ready_timeout_s=15.0)
         eventually(lambda: not agent.running("clipper-broken-model-bad-1"))
+
+
+def test_the_registry_in_variables_is_there_when_the_management_frontend_has_lost_its_disk(agent: Agent) -> None:
+    """lepa.serving.variables_store"""
+    store = f"vars://{agent.api}/serving/kept"
+    with cluster(agent, "kept", store=store) as connection:
+        connection.register_application("sum", "doubles", "-1", SLO_MICROS, policy="epsilon-greedy")
+        deployers.deploy_python_closure(
+            connection, "summing", 1, "doubles", lambda rows: [float(row.sum()) for row in rows]
+        )
+        connection.link_model_to_app("sum", "summing")
+        eventually(lambda: not connection.predict("sum", [1.0])["default"])
+        assert connection.update("sum", [1.0], 1.0)
+        paths = agent.get("/v1/vars?prefix=serving/kept/")
+        assert "serving/kept/registry" in {each["Path"] for each in paths}
+        eventually(lambda: any("/selection/" in each["Path"] for each in agent.get("/v1/vars?prefix=serving/kept/")))
+
+        call(agent.api, "DELETE", "/v1/job/clipper-kept-mgmt?purge=true")
+        eventually(lambda: not agent.get("/v1/service/clipper-kept-mgmt-http"))
+        assert connection.predict("sum", [2.0])["output"] == 2.0
+        connection.connect()
+        assert connection.get_linked_models("sum") == ["summing"]
+        assert connection.get_all_models() == ["summing:1"]
+        connection.unregister_application("sum")
+        assert not any("/selection/" in each["Path"] for each in agent.get("/v1/vars?prefix=serving/kept/"))

@@ -51,6 +51,7 @@ from lepa.serving.registry_follower import REPORT_EVERY_S
 from lepa.serving.registry_store import MemoryRegistryStore, RegistryStore, SqliteRegistryStore
 from lepa.serving.selection import SelectionState, selection_policy
 from lepa.serving.selection_memory import SelectionMemory
+from lepa.serving.variables_store import VariablesRegistryStore
 
 log = logging.getLogger(__name__)
 
@@ -341,7 +342,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--port", type=int, default=1338, help="HTTP port, 0 for a free one")
     parser.add_argument("--data", type=Path, help="where registry and model archives are kept; none: forgotten")
-    parser.add_argument("--store", help="keep the registry at redis://HOST:PORT instead, under Clipper's keys")
+    where = "redis://HOST:PORT, under Clipper's keys, or vars://HOST:PORT/PATH, in variables of a cluster"
+    parser.add_argument("--store", help=f"keep the registry elsewhere: {where}")
     parser.add_argument("--compat", choices=("clipper",), help="speak of errors as Clipper did")
     parser.add_argument("--ready-file", type=Path, help="where to write the port once it listens")
     options = parser.parse_args(arguments)
@@ -359,6 +361,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _store(url: str | None, data: Path | None) -> RegistryStore:
+    if url and url.startswith("vars://"):
+        return VariablesRegistryStore(url)
     if url:
         return RedisRegistryStore(url)
     return SqliteRegistryStore(data / "registry.sqlite") if data else MemoryRegistryStore()

@@ -38,7 +38,8 @@ class PartResources(Struct, frozen=True):
 class ClusterPlan(Struct, frozen=True):
     """Everything the jobs of one cluster have in common. python: the interpreter on the nodes that has lepa.
     discovery: the URL by which tasks find each other (see `addressing`). driver: raw_exec, or exec. grpc: query
-    frontends speak the Open Inference Protocol over gRPC too."""
+    frontends speak the Open Inference Protocol over gRPC too. store: where the management frontend keeps its registry,
+    "" for its own disk; it goes there with its task's identity."""
 
     cluster_name: str
     python: str
@@ -47,6 +48,7 @@ class ClusterPlan(Struct, frozen=True):
     namespace: str = "default"
     driver: str = "raw_exec"
     grpc: bool = False
+    store: str = ""
     management: PartResources = PartResources()
     query_frontend: PartResources = PartResources()
     model: PartResources = PartResources()
@@ -96,8 +98,14 @@ class ClusterPlan(Struct, frozen=True):
 def management_job(plan: ClusterPlan) -> Json:
     """The management frontend: one instance, its registry on a disk that moves with it."""
     arguments = [*_listening("management"), "--data", "${NOMAD_ALLOC_DIR}/data/registry"]
+    environment = {}
+    if plan.store:
+        arguments += ["--store", plan.store]
+        environment = {"NOMAD_NAMESPACE": plan.namespace}
     services = [_service(plan.management_service, "http", {"Type": "http", "Path": "/admin/ping"}, ())]
-    group = _group(plan, "management", arguments, {}, plan.management, ("http",), services)
+    group = _group(plan, "management", arguments, environment, plan.management, ("http",), services)
+    if plan.store:
+        group["Tasks"][0]["Identity"] = {"Env": True}
     group["EphemeralDisk"] = {"SizeMB": DISK_MB, "Sticky": True, "Migrate": True}
     return _job(plan, plan.management_job, group)
 

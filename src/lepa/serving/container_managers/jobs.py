@@ -5,18 +5,14 @@ part's job is submitted and looked up again until it is up, or the deadline pass
 orchestrator says about it. So a second process connects to a running cluster, and a part that was lost comes back.
 """
 
-import http.client
-import json
 import logging
 import socket
 import sys
 import time
-import urllib.parse
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
-from lepa.model.errors import Code, LepaError, not_found
+from lepa.model.errors import LepaError, not_found
 from lepa.serving import admin_client, model_archive
 from lepa.serving.addresses import Address, parse_address
 from lepa.serving.addressing import Direct, DnsProvider, LoadBalancer, Locator, NomadServiceProvider
@@ -33,10 +29,10 @@ from lepa.serving.container_managers.job_files import (
 from lepa.serving.container_managers.protocol import DEFAULT_CLUSTER, StartOptions
 from lepa.serving.model_archive import ArchiveImage
 from lepa.serving.model_directory import describe
+from lepa.serving.nomad_api import NomadApi
 
 log = logging.getLogger(__name__)
 
-API_TIMEOUT_S = 10.0
 UPLOAD_TIMEOUT_S = 300.0
 UP_TIMEOUT_S = 120.0
 POLL_S = 0.2
@@ -46,70 +42,14 @@ LAST_WORDS_MAX = 300
 _MODEST = PartResources()
 
 
-class NomadApi:
-    """The few calls that are needed, over the standard library."""
-
-    def __init__(self, address: Address, namespace: str, token: str) -> None:
-        self.address = address
-        self.token = token
-        self._namespace = namespace
-        self._headers = {"Content-Type": "application/json", **({"X-Nomad-Token": token} if token else {})}
-
-    def call(self, method: str, path: str, body: Any = None, **query: str) -> Any:
-        """The decoded answer. Raises LepaError with the API's own sentence; not_found for 404."""
-        return json.loads(self.read(method, path, body, **query) or b"null")
-
-    def read(self, method: str, path: str, body: Any = None, **query: str) -> bytes:
-        """The answer's bytes."""
-        asked = f"{path}?{urllib.parse.urlencode({'namespace': self._namespace, **query})}"
-        connection = http.client.HTTPConnection(*self.address, timeout=API_TIMEOUT_S)
-        try:
-            connection.request(method, asked, None if body is None else json.dumps(body), self._headers)
-            response = connection.getresponse()
-            answer = response.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise LepaError("timeout", f"{method} {path}: nobody answers at {self.address}: {error}") from error
-        finally:
-            connection.close()
-        if response.status != 200:
-            code: Code = {404: "not_found", 403: "denied", 400: "invalid"}.get(response.status, "internal")  # type: ignore[assignment]
-            raise LepaError(code, f"{method} {path}: {answer.decode(errors='replace').strip()}")
-        return answer
-
-    def submit(self, job: Json) -> None:
-        self.call("PUT", "/v1/jobs", {"Job": job})
-
-    def job(self, job_id: str) -> Json | None:
-        """A job that is not stopped, or None."""
-        try:
-            job: Json = self.call("GET", f"/v1/job/{urllib.parse.quote(job_id)}")
-        except LepaError as error:
-            if error.code != "not_found":
-                raise
-            return None
-        return None if job.get("Stop") else job
-
-    def job_ids(self, prefix: str) -> list[str]:
-        return [stub["ID"] for stub in self.call("GET", "/v1/jobs", prefix=prefix) or ()]
-
-    def stop(self, job_id: str) -> None:
-        self.call("DELETE", f"/v1/job/{urllib.parse.quote(job_id)}", purge="true")
-
-    def allocations(self, job_id: str) -> list[Json]:
-        return self.call("GET", f"/v1/job/{urllib.parse.quote(job_id)}/allocations") or []
-
-    def log(self, allocation: str, task: str, kind: str) -> bytes:
-        query = {"task": task, "type": kind, "plain": "true", "origin": "start"}
-        return self.read("GET", f"/v1/client/fs/logs/{allocation}", **query)
-
-
 class JobsContainerManager:
     """See the module.
 
     api: the orchestrator's HTTP address. dns: who is asked for services (default: the same API); discovery: the URL by
     which the tasks themselves ask (default: the same API, as the nodes reach it). load_balancer: where models and
-    callers go instead of the frontends' own addresses. grpc: query frontends speak gRPC too. python: the interpreter on
-    the nodes that has lepa installed. query_frontend, management, model: resources and static ports of each part;
+    callers go instead of the frontends' own addresses. grpc: query frontends speak gRPC too. store: where the registry
+    is kept instead of the management frontend's disk, a URL of its `--store`. python: the interpreter on the nodes that
+    has lepa installed. query_frontend, management, model: resources and static ports of each part;
     models: of single models, by name.
     """
 
@@ -126,6 +66,7 @@ class JobsContainerManager:
         token: str = "",
         driver: str = "raw_exec",
         grpc: bool = False,
+        store: str = "",
         python: str = sys.executable,
         management: PartResources = _MODEST,
         query_frontend: PartResources = _MODEST,
@@ -147,6 +88,7 @@ class JobsContainerManager:
             namespace=namespace,
             driver=driver,
             grpc=grpc,
+            store=store,
             management=management,
             query_frontend=query_frontend,
             model=model,
