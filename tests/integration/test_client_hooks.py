@@ -279,7 +279,6 @@ class TestTemplates:
         ("text", "reason"),
         [
             ('{{ key "a/b" }}', "key-value store"),
-            ('{{ nomadVar "a" }}', "variables"),
             ('{{ plugin "id" }}', "not allowed"),
             ("{{ nothing }}", "nothing"),
             ("{{ if }}", "line 1"),

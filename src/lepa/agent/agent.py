@@ -36,6 +36,7 @@ from lepa.agent.tls import AgentTls
 from lepa.api.app import Api
 from lepa.api.edge import Edge
 from lepa.api.edge import Settings as EdgeSettings
+from lepa.api.task_api import TaskSockets
 from lepa.catalog.table import ServiceTable
 from lepa.catalog.watcher import Watcher
 from lepa.client.client import Client
@@ -79,6 +80,7 @@ class Agent:
         telemetry = config.telemetry
         self._metrics = Metrics(shown_by_default=telemetry.filter_default, prefixes=telemetry.prefix_filter)
         self._stack = AsyncExitStack()
+        self._task_sockets = TaskSockets()
         self._tasks = Tasks("agent")
         self._http_address = ""
         self._tls = AgentTls(config)
@@ -107,6 +109,7 @@ class Agent:
         data = Path(config.data_dir)
         self._stack.enter_context(owned_directory(data))
         await self._stack.enter_async_context(self._tasks)
+        await self._stack.enter_async_context(self._task_sockets)
         self.view.caller = await self._servers()
         hosts = (config.addresses.http or config.bind_addr).split()
         self._http_address = advertised_http(config, hosts[0])
@@ -130,6 +133,7 @@ class Agent:
         listeners = [(host, config.ports.http) for host in hosts]
         context = self._tls.http.context if self._tls.http else None
         await self._stack.enter_async_context(Api(edge, listeners, ssl=context))
+        await self._task_sockets.serve(edge)
         await self._guests(hosts[0])
         await self._ingress(hosts[0])
         self._tasks.start("tick", self._tick())
@@ -161,7 +165,17 @@ class Agent:
         }
         fingerprint = Fingerprint(wanted, self._clock)
         devices = Devices(build_device_plugins(wanted.plugins))
-        client = Client(wanted, caller, drivers, fingerprint, self._clock, self._random, self._metrics, devices=devices)
+        client = Client(
+            wanted,
+            caller,
+            drivers,
+            fingerprint,
+            self._clock,
+            self._random,
+            self._metrics,
+            devices=devices,
+            task_api=self._task_sockets,
+        )
         running = {task.id for task in await supervisor.list_tasks()}
         await self._stack.enter_async_context(client)
         for task_id in running - client.task_ids():

@@ -60,9 +60,9 @@ CALLER_LEFT = 499
 Bound = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-def build(edge: Edge) -> web.Application:
-    """The application with every route of the table."""
-    app = web.Application(client_max_size=BODY_MAX)
+def build(edge: Edge, middlewares: Iterable[Any] = ()) -> web.Application:
+    """The application with every route of the table. middlewares: what every request passes first."""
+    app = web.Application(client_max_size=BODY_MAX, middlewares=tuple(middlewares))
     if edge.settings.tls is not None:
         app[TLS] = edge.settings.tls
     by_path: dict[str, list[Route]] = {}

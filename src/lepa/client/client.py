@@ -30,9 +30,11 @@ from lepa.client.figures import Placed, allocation_figures, happenings, node_fig
 from lepa.client.fingerprint.registry import Fingerprint
 from lepa.client.hooks.artifact_http import guarded_session
 from lepa.client.hooks.artifacts import ArtifactHook
+from lepa.client.hooks.identities import IdentityHook, TaskApi, shown
 from lepa.client.hooks.payload import PayloadHook
 from lepa.client.hooks.protocol import TaskHook
 from lepa.client.hooks.templates import TemplateHook
+from lepa.client.identities import Identities
 from lepa.client.local_state import LocalState
 from lepa.client.network.networks import Networks
 from lepa.client.network.overlays import Overlays
@@ -77,7 +79,8 @@ META_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 class Client:
     """The node of this machine, as an async context manager that runs while it is entered.
 
-    hooks: makes the hooks of a task; by default payload, artifacts and templates.
+    hooks: makes the hooks of a task; by default payload, identities, artifacts and templates. task_api: where tasks
+    that have an identity talk to this agent.
     """
 
     def __init__(
@@ -91,6 +94,7 @@ class Client:
         metrics: Metrics,
         hooks: Hooks | None = None,
         devices: Devices | None = None,
+        task_api: TaskApi | None = None,
     ) -> None:
         self._settings = settings
         self._caller = caller
@@ -101,6 +105,8 @@ class Client:
         self._metrics = metrics
         self._devices = devices or Devices()
         self._hooks = hooks or self._default_hooks
+        self._identities = Identities(caller, lambda: self.node)
+        self._task_api = task_api
         self._tasks = Tasks("client")
         self._link = ServerLink(caller, clock, random, self._forgotten)
         self._services = ServiceSync(
@@ -241,11 +247,18 @@ class Client:
 
     def _default_hooks(self, directory: AllocDir, place: Place) -> list[TaskHook]:
         found: list[TaskHook] = [PayloadHook(directory)]
+        if shown(place.task):
+            found.append(IdentityHook(directory, self._identities, self._task_api, self._clock, self._random))
         if place.task.artifacts:
             found.append(ArtifactHook(directory, self._downloads, self._settings.artifacts))
         if place.task.templates:
-            found.append(TemplateHook(directory, self._caller, self._clock, self._random, self._settings.templates))
+            found.append(self._templates(directory))
         return [*found, *self._shipping.hooks(directory, place)]
+
+    def _templates(self, directory: AllocDir) -> TemplateHook:
+        return TemplateHook(
+            directory, self._caller, self._clock, self._random, self._settings.templates, self._identities
+        )
 
     def _forgotten(self) -> None:
         """The servers lost this node: tell them everything again."""

@@ -15,6 +15,7 @@ from lepa.model.errors import invalid
 from lepa.model.service import ServiceRegistration
 
 SERVICE, SERVICES = "service", "services"
+VARIABLE, MAYBE_VARIABLE, VARIABLES = "variable", "maybe-variable", "variables"
 
 DISABLED = DENIED
 """What no template may use unless the operator says otherwise; they would act as the agent."""
@@ -38,17 +39,13 @@ ABSENT = (
     "partitions",
     "peerings",
     "exportedServices",
-    "nomadVar",
-    "nomadVarList",
-    "nomadVarListSafe",
-    "nomadVarExists",
-    "nomadVarListExists",
 )
-NEEDS = {"nomad": "variables", "key": "a key-value store", "ls": "a key-value store", "secret": "a secret store"}
+NEEDS = {"key": "a key-value store", "ls": "a key-value store", "secret": "a secret store"}
 
 
 class Need(NamedTuple):
-    """Something to find out: instances of the service `name`, or (kind "services") the names of all services."""
+    """Something to find out: instances of the service `name`, or (kind "services") the names of all services; the
+    variable `name`, which may have to be there; the variables below the path `name`."""
 
     kind: str
     name: str = ""
@@ -115,6 +112,11 @@ class _Asked:
             "timestamp": lambda layout="": template_functions.timestamp(self._world.now_ns, layout),
             "nomadService": self._nomad_service,
             "nomadServices": self._names,
+            "nomadVar": self._variable,
+            "nomadVarExists": lambda path: bool(self._ask(Need(MAYBE_VARIABLE, str(path)))),
+            "nomadVarList": self._variables,
+            "nomadVarListSafe": self._variables,
+            "nomadVarListExists": lambda prefix="": bool(self._variables(prefix)),
             "service": self._service,
             "services": self._names,
             "parseJSON": lambda text: self._map(template_functions.parse_json(text)),
@@ -146,6 +148,15 @@ class _Asked:
         if len(words) != 1:
             raise FunctionError("expected a name, or a number, a key and a name")
         return self._instances(str(words[0]))
+
+    def _variable(self, path: str) -> Any:
+        """The items of a variable; an empty map while it is not known."""
+        found = self._ask(Need(VARIABLE, str(path)))
+        return self._map(dict(found[0])) if found else {}
+
+    def _variables(self, prefix: str = "") -> list[Any]:
+        """Variables below a path, without their items."""
+        return [self._map(dict(stub)) for stub in self._ask(Need(VARIABLES, str(prefix)))]
 
     def _service(self, query: str, *filters: str) -> Any:
         """`service "tag.name"`: passing instances; with "any" or a list of statuses as filter, others too."""

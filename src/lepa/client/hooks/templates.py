@@ -21,7 +21,8 @@ from lepa.client.hooks import template_text
 from lepa.client.hooks.env_file import parse_env_file
 from lepa.client.hooks.protocol import HookError, QuietHook, Setup
 from lepa.client.hooks.template_settings import TemplateSettings
-from lepa.client.hooks.template_text import SERVICE, Need
+from lepa.client.hooks.template_text import MAYBE_VARIABLE, SERVICE, VARIABLE, VARIABLES, Need
+from lepa.client.identities import Identities
 from lepa.client.waiting import happens
 from lepa.drivers.protocol import TaskNetwork
 from lepa.kit.durations import SECOND
@@ -31,6 +32,7 @@ from lepa.model.errors import LepaError, invalid
 from lepa.model.service import ServiceRegistration
 from lepa.model.task import ChangeScript, Template
 from lepa.rpc import methods as m
+from lepa.rpc.acl_requests import VariableView
 from lepa.rpc.methods import Caller
 from lepa.rpc.requests import WAIT_MAX_NS, ReadRequest, Reply, ServiceReadRequest
 
@@ -56,8 +58,12 @@ class TemplateHook(QuietHook):
         clock: Clock,
         random: Random,
         settings: TemplateSettings | None = None,
+        identities: Identities | None = None,
     ) -> None:
+        """identities: gives what is shown to servers that want to know who asks."""
         self._directory = directory
+        self._identities = identities
+        self._token = ""
         self._settings = settings or TemplateSettings()
         self._caller = caller
         self._clock = clock
@@ -146,12 +152,12 @@ class TemplateHook(QuietHook):
             if not template.once:
                 self._needs |= rendering.needs
             if len(self._known.keys() | rendering.needs) > NEEDS_MAX:
-                raise invalid(f"the templates of a task may depend on {NEEDS_MAX} services at most")
+                raise invalid(f"the templates of a task may depend on {NEEDS_MAX} services and variables at most")
             if not rendering.missing:
                 return rendering.text
             for need in rendering.missing:
                 self._known[need] = await self._first_answer(need, setup)
-        raise invalid("a template asks for ever more services")
+        raise invalid("a template asks for ever more services or variables")
 
     def _text(self, template: Template, setup: Setup) -> str:
         if template.embedded_tmpl or not template.source_path:
@@ -191,29 +197,65 @@ class TemplateHook(QuietHook):
         settings, delay_s, attempt = self._settings, self._settings.backoff_s, 1
         while True:
             try:
-                return await self._ask(need, setup, 0)
+                return await self._when_there(need, await self._ask(need, setup, 0), setup)
             except LepaError as error:
                 if attempt == settings.attempts or error.code not in {"timeout", "no_leader", "internal"}:
                     raise
             await self._clock.sleep(delay_s)
             delay_s, attempt = min(2 * delay_s, settings.backoff_max_s), attempt + 1
 
-    async def _ask(self, need: Need, setup: Setup, index: int) -> Reply[Sequence[Any]]:
-        """What a template needs; when it differs from `index` or after the longest wait."""
+    async def _when_there(self, need: Need, found: Reply[Any], setup: Setup) -> Reply[Sequence[Any]]:
+        """The answer; a variable that a template cannot do without is waited for."""
+        if need.kind == VARIABLE and found.value is None:
+            setup.task.note("Template", f"Missing: nomad.var.block({need.name})")
+            while found.value is None:
+                found = await self._ask(need, setup, max(found.index, 1))
+        return found
+
+    async def _ask(self, need: Need, setup: Setup, index: int) -> Reply[Any]:
+        """What a template needs; when it differs from `index` or after the longest wait.
+
+        Servers that want to know who asks are shown the task's identity.
+        """
+        try:
+            return await self._asked(need, setup, index)
+        except LepaError as error:
+            if error.code != "denied" or self._identities is None:
+                raise
+        self._token = await self._identities.default(setup.place)
+        return await self._asked(need, setup, index)
+
+    async def _asked(self, need: Need, setup: Setup, index: int) -> Reply[Any]:
         namespace, wait_ns = setup.place.alloc.namespace, min(int(self._settings.query_s * SECOND), WAIT_MAX_NS)
         call_s = wait_ns / SECOND * CALL_FACTOR
         try:
             async with asyncio.timeout(call_s):
+                if need.kind in (VARIABLE, MAYBE_VARIABLE, VARIABLES):
+                    return await self._variables(need, namespace, index)
                 if need.kind == SERVICE:
-                    by_name = ServiceReadRequest(id=need.name, namespace=namespace, index=index, stale=True)
+                    by_name = ServiceReadRequest(
+                        id=need.name, namespace=namespace, index=index, stale=True, auth_token=self._token
+                    )
                     found = await self._caller.call(m.SERVICE_GET, by_name)
                     return Reply(value=found.value, index=found.index)
-                listing = ReadRequest(namespace=namespace, index=index, stale=True)
+                listing = ReadRequest(namespace=namespace, index=index, stale=True, auth_token=self._token)
                 names = await self._caller.call(m.SERVICE_LIST, listing)
         except TimeoutError as error:
             raise LepaError("timeout", f"no server answered what a template needs within {call_s:g} s") from error
         stubs = [stub for each in names.value if each.namespace == namespace for stub in each.services]
         return Reply(value=tuple((stub.service_name, stub.tags) for stub in stubs), index=names.index)
+
+    async def _variables(self, need: Need, namespace: str, index: int) -> Reply[Any]:
+        """A variable's items in a tuple, None (or, where it may be missing, nothing) when it is not there; or the
+        variables below a path."""
+        path, _, elsewhere = need.name.partition("@")
+        about = ReadRequest(namespace=elsewhere or namespace, index=index, auth_token=self._token)
+        if need.kind == VARIABLES:
+            listed = await self._caller.call(m.VARIABLE_LIST, replace(about, prefix=path))
+            return Reply(value=tuple(map(_stub, listed.value)), index=listed.index)
+        found = await self._caller.call(m.VARIABLE_GET, replace(about, id=path))
+        absent = () if need.kind == MAYBE_VARIABLE else None
+        return Reply(value=absent if found.value is None else (found.value.items or {},), index=found.index)
 
     def _watch(self) -> None:
         """Follow what the templates need; once, for all lives of the task."""
@@ -236,11 +278,14 @@ class TemplateHook(QuietHook):
             try:
                 now = await self._ask(need, self._setup, max(known.index, 1))
             except LepaError as error:
-                log.warning("template's service could not be followed service=%s error=%s", need.name, error.message)
+                log.warning("what a template needs could not be followed name=%s error=%s", need.name, error.message)
                 await self._clock.sleep(delay_s)
                 delay_s = min(2 * delay_s, last_s)
                 continue
             delay_s = first_s
+            if now.value is None:
+                self._known[need] = replace(known, index=now.index)
+                continue  # what was there is gone: the last rendering stands until it is there again
             self._known[need] = now
             if _without_indexes(now.value) != _without_indexes(known.value):
                 self._changed.set()
@@ -355,6 +400,18 @@ def _text(opened: BinaryIO, path: str) -> str:
 
 def _id(number: int | None) -> int:
     return -1 if number is None else number
+
+
+def _stub(variable: VariableView) -> dict[str, Any]:
+    """A variable of a list as templates see it."""
+    return {
+        "Namespace": variable.namespace,
+        "Path": variable.path,
+        "CreateIndex": variable.create_index,
+        "ModifyIndex": variable.modify_index,
+        "CreateTime": variable.create_time,
+        "ModifyTime": variable.modify_time,
+    }
 
 
 def _without_indexes(found: Sequence[Any]) -> list[Any]:

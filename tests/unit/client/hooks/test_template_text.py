@@ -67,7 +67,6 @@ def test_a_missing_key_is_an_error_when_wanted() -> None:
         ("{{ executeTemplate }}", "not allowed"),
         ('{{ key "x" }}', "a key-value store"),
         ('{{ secret "x" }}', "a secret store"),
-        ('{{ with nomadVar "x" }}{{ end }}', "variables"),
         ('{{ nomadService "a" "b" }}', "expected a name"),
         ("{{ nope }}", "nope"),
         ("line\n{{ end }}", "line 2"),

@@ -12,11 +12,14 @@ from tests.clocks import ManualClock
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.hooks.protocol import HookError, Setup
 from lepa.client.hooks.templates import TemplateHook
+from lepa.client.identities import Identities
 from lepa.client.task_env import Directories, Place
 from lepa.kit.sources import SeededRandom
 from lepa.model.errors import LepaError
 from lepa.model.service import ServiceRegistration
 from lepa.model.task import ChangeScript, Template
+from lepa.rpc.acl_requests import SignedIdentity, VariableView
+from lepa.rpc.methods import IDENTITY_SIGN, VARIABLE_GET, VARIABLE_LIST
 from lepa.rpc.requests import Reply
 
 LIST = '{{ range nomadService "db" }}{{ .Port }},{{ end }}'
@@ -57,17 +60,31 @@ class Bench:
         self.index = 5
         self.services: list[ServiceRegistration] = []
         self.failures = 0
+        self.locked = False
+        self.variables: dict[tuple[str, str], dict[str, str]] = {}
         self._changed = asyncio.Event()
         self.directory = AllocDir(root, "a")
         self.directory.build(["web"])
-        self.hook = TemplateHook(self.directory, self, self.clock, SeededRandom(1))
+        signer = Identities(self, make_node)
+        self.hook = TemplateHook(self.directory, self, self.clock, SeededRandom(1), identities=signer)
 
     async def call(self, method: Any, request: Any) -> Reply[Any]:
         if self.failures:
             self.failures -= 1
             raise LepaError("no_leader", "away")
+        if method is IDENTITY_SIGN:
+            signed = (SignedIdentity(wanted=each, jwt="signed") for each in request.wanted)
+            return Reply(value=tuple(signed))
+        if self.locked and request.auth_token != "signed":
+            raise LepaError("denied", "Permission denied")
         while request.index >= self.index:
             await self._changed.wait()
+        if method is VARIABLE_GET:
+            items = self.variables.get((request.namespace, request.id))
+            return Reply(value=None if items is None else VariableView(items=items), index=self.index)
+        if method is VARIABLE_LIST:
+            found = [path for namespace, path in self.variables if path.startswith(request.prefix)]
+            return Reply(value=tuple(VariableView(path=path) for path in found), index=self.index)
         return Reply(value=tuple(self.services), index=self.index)
 
     def stream(self, method: Any, request: Any) -> Any:
@@ -76,6 +93,12 @@ class Bench:
     def offer(self, *ports: int) -> None:
         self.index += 1
         self.services = [make_service(str(port), service_name="db", port=port) for port in ports]
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def write(self, path: str, namespace: str = "default", **items: str) -> None:
+        self.index += 1
+        self.variables[namespace, path] = items
         self._changed.set()
         self._changed = asyncio.Event()
 
@@ -220,3 +243,60 @@ async def test_what_cannot_be_rendered_will_not_be_tried_again(bench: Bench, wro
 async def test_too_many_services_are_refused(bench: Bench) -> None:
     with pytest.raises(HookError, match="100 services"):
         await bench.start(template('{{ range $i := loop 101 }}{{ nomadService (printf "s%d" $i) }}{{ end }}'))
+
+
+VARIABLE = '{{ with nomadVar "nomad/jobs/web" }}{{ .user }}:{{ .password }}{{ end }}'
+
+
+async def test_a_variable_is_rendered_and_a_change_of_it_is_a_change(bench: Bench) -> None:
+    bench.write("nomad/jobs/web", user="u", password="1")
+    bench.write("other", namespace="far", user="v", password="2")
+    far = '{{ with nomadVar "other@far" }}{{ .user }}{{ end }}'
+    await bench.start(template(VARIABLE, splay=0), template(far, path="local/far"))
+    assert bench.read() == "u:1"
+    assert bench.read("far") == "v"
+    bench.write("nomad/jobs/web", user="u", password="3")
+    await bench.pass_time(30.0)
+    assert bench.read() == "u:3"
+    assert bench.task.asked.count("restart") == 1
+
+
+async def test_servers_that_ask_who_wants_it_are_shown_the_tasks_identity(bench: Bench) -> None:
+    bench.locked = True
+    bench.write("nomad/jobs/web", user="u", password="1")
+    await bench.start(template(VARIABLE))
+    assert bench.read() == "u:1"
+
+
+async def test_a_variable_that_is_not_there_is_waited_for(bench: Bench) -> None:
+    starting = asyncio.create_task(bench.start(template(VARIABLE)))
+    await asyncio.sleep(0.05)
+    assert not starting.done()
+    assert bench.task.asked == ["note Missing: nomad.var.block(nomad/jobs/web)"]
+    bench.write("nomad/jobs/web", user="u", password="1")
+    await starting
+    assert bench.read() == "u:1"
+
+
+async def test_a_variable_that_goes_leaves_what_was_rendered(bench: Bench) -> None:
+    bench.write("nomad/jobs/web", user="u", password="1")
+    await bench.start(template(VARIABLE, splay=0))
+    del bench.variables["default", "nomad/jobs/web"]
+    bench.write("nomad/jobs/else")
+    await bench.pass_time(30.0)
+    assert bench.read() == "u:1"
+    assert "restart" not in bench.task.asked
+    bench.write("nomad/jobs/web", user="w", password="1")
+    await bench.pass_time(30.0)
+    assert bench.read() == "w:1"
+
+
+async def test_lists_of_variables_and_whether_there_are_any(bench: Bench) -> None:
+    bench.write("a/b", x="1")
+    bench.write("a/c", x="1")
+    text = (
+        '{{ range nomadVarList "a" }}{{ .Path }} {{ end }}{{ nomadVarExists "a/b" }} {{ nomadVarExists "a/z" }} '
+        '{{ nomadVarListExists "a" }} {{ nomadVarListExists "z" }} {{ len (nomadVarListSafe "z") }}'
+    )
+    await bench.start(template(text))
+    assert bench.read() == "a/b a/c true false true false 0"
