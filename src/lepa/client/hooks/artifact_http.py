@@ -72,6 +72,16 @@ async def download(
         raise LepaError("invalid", f"checksum did not match: expected {source.checksum}, found {digest.hexdigest()}")
 
 
+def require_digest(path: Path, source: Source) -> None:
+    """A file that was fetched otherwise is the one that the job means. Raises LepaError(invalid)."""
+    if not source.checksum_type:
+        return
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, source.checksum_type).hexdigest()
+    if found != source.checksum:
+        raise LepaError("invalid", f"checksum did not match: expected {source.checksum}, found {found}")
+
+
 @asynccontextmanager
 async def _opened(
     http: aiohttp.ClientSession, source: Source, *, insecure: bool

@@ -15,7 +15,8 @@ from lepa.client.task_env import interpolate
 from lepa.model.errors import LepaError, invalid
 from lepa.model.task import TaskArtifact
 
-OPTIONS = frozenset({"checksum", "archive", "filename", "ref", "depth", "rev", "sshkey"})
+CREDENTIALS = {"aws_access_key_id": "id", "aws_access_key_secret": "secret", "aws_access_token": "token"}
+OPTIONS = frozenset({"checksum", "archive", "filename", "ref", "depth", "rev", "sshkey", *CREDENTIALS, "region"})
 DIGESTS = {"md5": 32, "sha1": 40, "sha256": 64, "sha512": 128}
 ENDINGS = {
     ".tar.gz": "tar.gz",
@@ -35,12 +36,24 @@ GIT_SCHEMES = ("https", "http", "ssh", "file", "git")
 HG_SCHEMES = ("https", "http")
 MODES = ("any", "file", "dir")
 _FORCED = re.compile(r"^([a-z0-9]+)::(.+)$")
+_AMAZON = re.compile(r"(^|\.)s3([.-](?P<region>[a-z]{2}-[a-z0-9-]+-\d))?\.amazonaws\.com$")
 _REF = re.compile(r"[\w.][\w./@^~+-]*")
 
 
+class ObjectPlace(NamedTuple):
+    """An object in a store. endpoint: "" for the store that everybody means."""
+
+    bucket: str
+    key: str
+    endpoint: str = ""
+    region: str = ""
+
+
 class Source(NamedTuple):
-    """What to fetch. kind: "http", "git" or "hg". archive: how to unpack it, "" for a plain file. mode: any, file or
-    dir. ssh_key: in base64.
+    """What to fetch.
+
+    kind: "http", "git", "hg", "s3" or "gcs". archive: how to unpack it, "" for a plain file. mode: any, file or dir.
+    ssh_key: in base64. place, credentials: of objects.
     """
 
     kind: str
@@ -55,6 +68,8 @@ class Source(NamedTuple):
     depth: str = ""
     ssh_key: str = ""
     headers: Mapping[str, str] = {}
+    place: ObjectPlace = ObjectPlace("", "")
+    credentials: Mapping[str, str] = {}
 
 
 def source_of(artifact: TaskArtifact, targets: Mapping[str, str]) -> Source:
@@ -81,13 +96,18 @@ def source_of(artifact: TaskArtifact, targets: Mapping[str, str]) -> Source:
     archive = "" if mode == "file" else _archive(file_name, options.get("archive", ""))
     if subdirectory and not archive:
         raise invalid("a part of a source (`//`) needs an archive or a repository")
-    return Source("http", url, mode, subdirectory, file_name, archive, *digest, headers=headers)
+    if kind == "http":
+        return Source("http", url, mode, subdirectory, file_name, archive, *digest, headers=headers)
+    place = _s3_place(url, options.get("region", "")) if kind == "s3" else _gcs_place(url)
+    own = {CREDENTIALS[name]: value for name, value in options.items() if name in CREDENTIALS and value}
+    return Source(kind, url, mode, subdirectory, file_name, archive, *digest, place=place, credentials=own)
 
 
 def _kind_and_url(text: str) -> tuple[str, str]:
     forced = _FORCED.match(text)
-    if forced is not None and forced[1] not in {"git", "hg", "http", "https"}:
-        raise LepaError("unsupported", f'sources of type "{forced[1]}" cannot be fetched; use http, https, git or hg')
+    if forced is not None and forced[1] not in {"git", "hg", "s3", "gcs", "http", "https"}:
+        known = "http, https, git, hg, s3 or gcs"
+        raise LepaError("unsupported", f'sources of type "{forced[1]}" cannot be fetched; use {known}')
     if forced is not None and forced[1] == "hg":
         if urlsplit(forced[2]).scheme not in HG_SCHEMES:
             raise LepaError("unsupported", f'hg cannot fetch from "{forced[2]}"; use http or https')
@@ -104,7 +124,41 @@ def _kind_and_url(text: str) -> tuple[str, str]:
     scheme = urlsplit(url).scheme
     if scheme not in {"http", "https"} or not urlsplit(url).hostname:
         raise LepaError("unsupported", f'"{text}" cannot be fetched; use an http or https URL, or git::URL')
+    if forced is not None and forced[1] in ("s3", "gcs"):
+        return forced[1], url
+    if forced is None and _AMAZON.search(urlsplit(url).hostname or ""):
+        return "s3", url
     return ("git" if urlsplit(url).path.endswith(".git") else "http"), url
+
+
+def _s3_place(url: str, region: str) -> ObjectPlace:
+    """By path (`s3.amazonaws.com/bucket/key`, and any other store) or by host (`bucket.s3.eu-west-1.amazonaws.com`)."""
+    parts = urlsplit(url)
+    host, path = parts.hostname or "", parts.path.lstrip("/")
+    amazon = _AMAZON.search(host)
+    if amazon is None:
+        bucket, _, key = path.partition("/")
+        return _named(ObjectPlace(bucket, key, f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}", region), url)
+    region = region or amazon["region"] or ""
+    endpoint = f"https://s3.{region or 'us-east-1'}.amazonaws.com"
+    bucket = host[: amazon.start()].rstrip(".")
+    if bucket:
+        return _named(ObjectPlace(bucket, path, endpoint, region), url)
+    bucket, _, key = path.partition("/")
+    return _named(ObjectPlace(bucket, key, endpoint, region), url)
+
+
+def _gcs_place(url: str) -> ObjectPlace:
+    """`www.googleapis.com/storage/v1/bucket/key`, or `storage.googleapis.com/bucket/key`."""
+    path = urlsplit(url).path.lstrip("/").removeprefix("storage/v1/")
+    bucket, _, key = path.partition("/")
+    return _named(ObjectPlace(bucket, key), url)
+
+
+def _named(place: ObjectPlace, url: str) -> ObjectPlace:
+    if not place.bucket or not place.key:
+        raise invalid(f'"{url}" names no bucket and object')
+    return place
 
 
 def _plain_host(url: str) -> str:

@@ -24,7 +24,13 @@ SAID_MAX = 500
 
 async def clone(source: Source, content: Path, settings: ArtifactSettings) -> None:
     """Fill `content` with a repository's files, without its history. Raises LepaError."""
-    await _require_allowed(source.url, settings)
+    if urlsplit(source.url).scheme == "file":
+        if not settings.local_git:
+            text = "repositories of the node itself are not fetched (client.artifact.allow_local_git)"
+            raise LepaError("denied", text)
+    else:
+        host = urlsplit(source.url).hostname or source.url.partition("@")[2].partition(":")[0]
+        await require_allowed(host, settings)
     if source.kind == "hg":
         await _hg(source, content, settings)
     else:
@@ -83,15 +89,11 @@ def _key_file(encoded: str, content: Path) -> Path:
     return path
 
 
-async def _require_allowed(url: str, settings: ArtifactSettings) -> None:
-    """The host's addresses are out of the denied networks; what else the tool asks is its own affair."""
-    if urlsplit(url).scheme == "file":
-        if not settings.local_git:
-            raise LepaError(
-                "denied", "repositories of the node itself are not fetched (client.artifact.allow_local_git)"
-            )
-        return
-    host = urlsplit(url).hostname or url.partition("@")[2].partition(":")[0]
+async def require_allowed(host: str, settings: ArtifactSettings) -> None:
+    """The host's addresses are out of the denied networks; whom else the tool asks is its own affair.
+
+    Raises LepaError.
+    """
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError as error:

@@ -1,8 +1,8 @@
 """Fetches a task's artifacts before it starts.
 
 Each artifact is downloaded into the task's private directory, checked, unpacked there, and only then moved into place,
-so that a task never sees half of one. Sources are HTTP(S) URLs and git and hg repositories; whatever a job file, a
-server or an archive says, nothing is written outside the allocation.
+so that a task never sees half of one. Sources are HTTP(S) URLs, git and hg repositories, and object stores; whatever a
+job file, a server or an archive says, nothing is written outside the allocation.
 """
 
 import asyncio
@@ -17,7 +17,8 @@ import aiohttp
 from lepa.client import confined, task_env
 from lepa.client.alloc_dir import AllocDir, task_owner
 from lepa.client.hooks import archives
-from lepa.client.hooks.artifact_http import download
+from lepa.client.hooks.artifact_http import download, require_digest
+from lepa.client.hooks.artifact_objects import fetch_objects
 from lepa.client.hooks.artifact_settings import ArtifactSettings
 from lepa.client.hooks.artifact_source import Source, source_of
 from lepa.client.hooks.artifact_tools import clone
@@ -85,7 +86,12 @@ class ArtifactHook(QuietHook):
             await clone(source, content, self._settings)
             return
         fetched, settings = staging / "fetched", self._settings
-        await download(self._http, source, fetched, settings, insecure=artifact.getter_insecure)
+        if source.kind == "http":
+            await download(self._http, source, fetched, settings, insecure=artifact.getter_insecure)
+        elif await fetch_objects(source, fetched, content, settings):
+            await asyncio.to_thread(require_digest, fetched, source)
+        else:
+            return
         if source.archive:
             await asyncio.to_thread(
                 archives.unpack,
@@ -104,7 +110,7 @@ class ArtifactHook(QuietHook):
         content = _below(staging / "content", source.subdirectory)
         names = os.listdir(content)
         single = len(names) == 1 and not (content / names[0]).is_dir()
-        if source.mode == "dir" and source.kind == "http" and not source.archive:
+        if source.mode == "dir" and source.kind not in ("git", "hg") and not source.archive:
             raise LepaError("invalid", 'mode "dir" needs an archive or a repository')
         if source.mode == "file":
             if not single:

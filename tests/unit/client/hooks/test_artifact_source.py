@@ -47,7 +47,7 @@ def test_repositories() -> None:
 @pytest.mark.parametrize(
     ("text", "options", "said"),
     [
-        ("s3::https://h/x", {}, '"s3"'),
+        ("s3::https://h/x", {}, "names no bucket"),
         ("/etc/passwd", {}, "use an http"),
         ("file:///etc/passwd", {}, "use an http"),
         ("git::ext::sh -c id", {}, "git cannot fetch"),
