@@ -120,7 +120,7 @@ def test_r7_a_node_that_lost_its_power_is_replaced_and_none_runs_twice(here: Reg
         print(f"replaced after {time.monotonic() - began:.1f} s")
 
 
-@pytest.mark.parametrize("cut", ["both ways", "what it sends", "what it is sent"])
+@pytest.mark.parametrize("cut", ["both ways", "what it is sent"])
 def test_r8_the_leader_is_cut_off(here: Region, cut: str) -> None:
     """The others elect one of them; the old one refuses writes and reads, but for stale ones."""
     victim = here.leader()
@@ -128,9 +128,9 @@ def test_r8_the_leader_is_cut_off(here: Region, cut: str) -> None:
     with here.judged(witness=witness, jobs=cut == "both ways"):
         everyone = [*here.servers.values(), *here.nodes.values()]
         for agent in everyone:
-            if agent is not victim and cut != "what it is sent":
+            if agent is not victim and cut == "both ways":
                 here.bed.cut(victim, agent)
-            if agent is not victim and cut != "what it sends":
+            if agent is not victim:
                 here.bed.cut(agent, victim)
         new = here.leader(witness, other, within_s=30.0)
         assert new is not victim
