@@ -5,8 +5,13 @@ answered; a bare aiohttp handler on uvloop answers the same bytes in the same ru
 2,000 blocking reads of one job take while they wait, beside the same number of bare handlers that wait;
 `api.parked_polls.wake_p99_ms` is the time from the write that wakes them all to the end of all but 1 % of the answers.
 
+With 10,000 jobs and 100,000 allocations in the state: `api.page_ms` is the first page of 100 of each list, the slower
+of the two medians, `api.filter_ms` a filter over all allocations and all jobs, the slower. `api.wake_p99_ms` is from a
+write to the answer of a poll that it concerns, the write's own time included. `api.events_per_s` is how many events 500
+subscribers get together while 1,000 a second are committed, 100 commits of 10; beside it that number when none is late.
+
 Expected on two quiet cores: `api.get` 8,000 reads/s or more, at least half of the bare handler; 2,000 parked polls in
-60 MB or less; all of them awake within a second.
+60 MB or less; all of them awake within a second; a page in 20 ms, a filter in 500 ms, a wake in 20 ms.
 """
 
 import resource
@@ -22,15 +27,23 @@ from typing import Any
 from benchmarks._agent import HOST, Agent, development_agent
 from benchmarks._bare_api import bare_server
 from benchmarks._http_get import rate
+from benchmarks._large_state import large_server
 from benchmarks.harness import Figure
 
-FIGURES = ("api.get", "api.parked_polls", "api.parked_polls.wake_p99_ms")
+FIGURES = (
+    "api.get", "api.parked_polls", "api.parked_polls.wake_p99_ms",
+    "api.page_ms", "api.filter_ms", "api.wake_p99_ms", "api.events_per_s",
+)  # fmt: skip
 
 BODY_BYTES = 1024
 CALLERS = 32
 RUN_S, RUNS = 3.0, 3
 PARKED = 2_000
 PARK_S = 30.0
+JOBS, ALLOCATIONS = 10_000, 100_000
+PAGES, FILTERS, WAKES = 20, 5, 150
+SUBSCRIBERS, COMMITS, EVENTS, PAUSE_MS = 500, 300, 10, 10
+EVENTS_S_MAX, QUIET_S = 30.0, 2.0
 
 
 def run() -> list[Figure]:
@@ -39,9 +52,93 @@ def run() -> list[Figure]:
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     try:
         with development_agent() as agent:
-            return [_reads(agent), *_parked(agent)]
+            found = [_reads(agent), *_parked(agent)]
+        return [*found, *large()]
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def large() -> list[Figure]:
+    """Figures of a state with many jobs and allocations."""
+    with large_server(JOBS, ALLOCATIONS) as (port, bursts):
+        connection = HTTPConnection(HOST, port)
+        pages = [
+            _median_ms(connection, path, PAGES) for path in ("/v1/jobs?per_page=100", "/v1/allocations?per_page=100")
+        ]
+        filters = [
+            _median_ms(connection, f"/v1/{path}", FILTERS)
+            for path in (
+                "allocations?per_page=100&filter=ClientStatus+%3D%3D+%22failed%22",
+                "jobs?per_page=100&filter=Meta.team+%3D%3D+%22none%22",
+            )
+        ]
+        wake = _wake_p99_ms(port)
+        delivered, wanted = _events(port, bursts)
+    return [
+        Figure("api.page_ms", max(pages), "ms"),
+        Figure("api.filter_ms", max(filters), "ms"),
+        Figure("api.wake_p99_ms", wake, "ms"),
+        Figure("api.events_per_s", delivered, "events/s", wanted, "none late"),
+    ]
+
+
+def _median_ms(connection: HTTPConnection, path: str, times: int) -> float:
+    took = []
+    for _ in range(times):
+        began = perf_counter()
+        connection.request("GET", path)
+        response = connection.getresponse()
+        body = response.read()
+        took.append((perf_counter() - began) * 1e3)
+        if response.status != 200:
+            raise RuntimeError(f"{path}: {response.status} {body[:200]!r}")
+    return median(took)
+
+
+def _wake_p99_ms(port: int) -> float:
+    """A poll of one job waits; the job is written; how long until the poll's answer is there."""
+    agent, took = Agent(port, 0), []
+    for number in range(WAKES):
+        name = f"job-{5_000 + number}"
+        _, index = agent.request("GET", f"/v1/job/{name}")
+        poll = socket.create_connection((HOST, port), timeout=PARK_S)
+        poll.send(f"GET /v1/job/{name}?index={index}&wait=60s HTTP/1.1\r\nHost: bench\r\n\r\n".encode())
+        sleep(0.01)
+        began = perf_counter()
+        agent.request("DELETE", f"/v1/job/{name}")
+        poll.recv(65536)
+        took.append((perf_counter() - began) * 1e3)
+        poll.close()
+    return sorted(took)[len(took) * 99 // 100]
+
+
+def _events(port: int, bursts: int) -> tuple[float, float]:
+    """Events that all subscribers got in a second of the burst, and what would be all of them."""
+    request = b"GET /v1/event/stream?topic=Evaluation&index=999999999 HTTP/1.1\r\nHost: bench\r\n\r\n"
+    poll = select.epoll()
+    streams = [socket.create_connection((HOST, port), timeout=PARK_S) for _ in range(SUBSCRIBERS)]
+    for stream in streams:
+        stream.send(request.replace(b"999999999", b"1"))
+        stream.setblocking(False)
+        poll.register(stream.fileno(), select.EPOLLIN)
+    sleep(1.0)
+    by_fd = {stream.fileno(): stream for stream in streams}
+    burst = socket.create_connection((HOST, bursts), timeout=PARK_S)
+    path = f"/burst?commits={COMMITS}&events={EVENTS}&pause_ms={PAUSE_MS}"
+    wanted, got = SUBSCRIBERS * COMMITS * EVENTS, 0
+    began = perf_counter()
+    burst.send(f"PUT {path} HTTP/1.1\r\nHost: bench\r\nContent-Length: 0\r\n\r\n".encode())
+    took = COMMITS * PAUSE_MS / 1e3
+    while got < wanted and perf_counter() - began < EVENTS_S_MAX:
+        ready = poll.poll(QUIET_S)
+        if not ready and perf_counter() - began > took:
+            break  # what is missing was lost by those who read too slowly
+        for fd, _ in ready:
+            got += by_fd[fd].recv(1 << 20).count(b'"Topic":"Evaluation"')
+            took = max(took, perf_counter() - began)
+    for stream in (*streams, burst):
+        stream.close()
+    return got / took, wanted / max(COMMITS * PAUSE_MS / 1e3, 1e-9)
 
 
 def job(job_id: str, **fields: Any) -> dict[str, Any]:

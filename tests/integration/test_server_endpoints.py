@@ -6,6 +6,7 @@ lepa.server.endpoints.context, lepa.server.server and lepa.server.event_stream.
 """
 
 import asyncio
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -320,3 +321,26 @@ async def test_no_deployment_waits_for_other_regions() -> None:
         assert found is not None
         with pytest.raises(LepaError, match="can't unblock"):
             await c.caller.call(m.DEPLOYMENT_UNBLOCK, r.DeploymentUpdateRequest(id=found.id))
+
+
+async def test_subscribers_who_ask_for_the_same_share_what_is_made_and_get_it_whole() -> None:
+    async with cluster() as c:
+        streams = [
+            c.caller.stream(m.EVENT_STREAM, r.EventStreamRequest(topics={"Job": ("*",)}, index=1)) for _ in range(40)
+        ]
+        for number in range(5):
+            await c.register(make_job(f"job-{number}", type="batch"))
+
+        async def first_five(stream: Any) -> list[Any]:
+            found: list[Any] = []
+            async for batch in stream:
+                found.append(batch)
+                if sum(len(each.events) for each in found) >= 5:
+                    return found
+            return found
+
+        async with asyncio.timeout(20):
+            told = await asyncio.gather(*map(first_five, streams))
+        keys = [[event.key for batch in batches for event in batch.events] for batches in told]
+        assert all(each == [f"job-{number}" for number in range(5)] for each in keys)
+        assert all(batch is told[0][at] for batches in told for at, batch in enumerate(batches))

@@ -22,6 +22,11 @@ from lepa.state.replica import Replica, Subscription
 SUBSCRIBERS_MAX: Final = 1_000
 ACL_TABLES: Final = ("acl_tokens", "acl_policies", "acl_roles")
 RIGHTS_S: Final = 1.0
+FEW: Final = 20
+GATHER_S_EACH, GATHER_S_MAX = 0.000_1, 0.05
+"""How long batches are gathered for each subscriber beyond a few: a write for each of them takes about as long."""
+MADE_MAX: Final = 256
+"""Batches kept as events, for whoever asks for the same."""
 
 
 class _Batch(NamedTuple):
@@ -62,6 +67,8 @@ class EventStream:
         self._replica = replica
         self._guard = guard
         self._batches: deque[_Batch] = deque(maxlen=batches_max)
+        self._made: dict[tuple[int, str, str], EventBatch] = {}
+        self._waking = False
         self._subscribers = 0
         self._grown = asyncio.Event()
         self._closed = False
@@ -85,14 +92,27 @@ class EventStream:
         if not may_follow(topics, request.namespace or "default", access):
             raise denied()
         rights = _Rights(self._guard, self._replica, request.auth_token)
+        asked = repr(sorted(topics.items())), request.namespace or "default"
         self._subscribers += 1
         try:
             async for batch in self._from(request.index):
                 wanted = Wanted(topics, request.namespace or "default", rights.now())
-                if events := events_of(batch.changes, wanted):
-                    yield EventBatch(index=batch.at, events=events)
+                if (made := self._made_for(batch, wanted, asked)).events:
+                    yield made
         finally:
             self._subscribers -= 1
+
+    def _made_for(self, batch: _Batch, wanted: Wanted, asked: tuple[str, str]) -> EventBatch:
+        """A batch as events, made once for all who ask for the same and may see everything."""
+        if not wanted.access.management:
+            return EventBatch(index=batch.at, events=events_of(batch.changes, wanted))
+        key = (batch.at, *asked)
+        made = self._made.get(key)
+        if made is None:
+            made = self._made[key] = EventBatch(index=batch.at, events=events_of(batch.changes, wanted))
+            if len(self._made) > MADE_MAX:
+                self._made.pop(next(iter(self._made)))
+        return made
 
     async def _from(self, index: int) -> AsyncIterator[_Batch]:
         while not self._closed:
@@ -108,8 +128,16 @@ class EventStream:
             for index, changes in groupby(delivery.changes, key=lambda change: change.revision):
                 if told := tuple(change for change in changes if change.table in TOPICS):
                     self._batches.append(_Batch(index, told))
-            self._wake()
+            self._wake_soon()
+
+    def _wake_soon(self) -> None:
+        """Wake the subscribers: at once while they are few, else after a moment in which more may come for a write."""
+        if not self._waking:
+            self._waking = True
+            delay_s = min(GATHER_S_MAX, max(0, self._subscribers - FEW) * GATHER_S_EACH)
+            asyncio.get_running_loop().call_later(delay_s, self._wake)
 
     def _wake(self) -> None:
+        self._waking = False
         self._grown.set()
         self._grown = asyncio.Event()
