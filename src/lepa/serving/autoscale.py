@@ -22,13 +22,15 @@ LOOKS_MAX = 10_000
 
 class Autoscale(Struct, frozen=True, forbid_unknown_fields=True):
     """How far a model may be scaled. replicas_min: 0 lets it go away while nobody asks. busy_target: share of time that
-    a replica should work. down_after_s: so long must fewer be enough. idle_s: without a query, until the last goes."""
+    a replica should work. streams_target: requests at once, passed through to a model's own server, that keep a replica
+    busy. down_after_s: so long must fewer be enough. idle_s: without a query, until the last goes."""
 
     replicas_min: int = 1
     replicas_max: int = 10
     busy_target: float = 0.7
     down_after_s: float = 60.0
     idle_s: float = 300.0
+    streams_target: float = 8.0
 
 
 class Load(NamedTuple):
@@ -57,6 +59,8 @@ def check_autoscale(settings: Autoscale) -> None:
         )
     if not 0 < settings.busy_target <= 1:
         raise invalid(f"busy_target must be in 0..1, not {settings.busy_target}")
+    if not settings.streams_target > 0:
+        raise invalid(f"streams_target must be more than 0, not {settings.streams_target}")
     if not (settings.down_after_s >= 0 and settings.idle_s >= 0):
         raise invalid("down_after_s and idle_s must not be negative")
 

@@ -40,6 +40,7 @@ class _Reading(NamedTuple):
 
     at: float
     busy_s: float
+    streams_s: float
     queries: int
 
 
@@ -80,7 +81,7 @@ class Autoscaler:
         if scaler is None or scaler.settings != settings:
             scaler = self._scalers[model.key] = ReplicaScaler(settings, now)
         have = self._manager.get_num_replicas(model.model_name, model.model_version)
-        load = self._load(model.key, have, looks, now)
+        load = self._load(model.key, have, looks, settings.streams_target, now)
         wanted = scaler.decide(load, now)
         if wanted.replicas != have:
             log.info("model scaled model=%s from=%d to=%d reason=%s", model.key, have, *wanted)
@@ -88,21 +89,27 @@ class Autoscaler:
                 model.model_name, model.model_version, model.input_type, model.container_name, wanted.replicas
             )
 
-    def _load(self, key: str, have: int, looks: Mapping[str, Any], now: float) -> Load:
+    def _load(self, key: str, have: int, looks: Mapping[str, Any], streams_target: float, now: float) -> Load:
         """The load of all query frontends together: each query is asked of one of them, each replica serves all."""
-        loads = [self._load_of_one(frontend, key, have, look, now) for frontend, look in looks.items()]
+        loads = [self._load_of_one(name, key, have, look, streams_target, now) for name, look in looks.items()]
         busy, queries, queued = (sum(values) for values in zip(*(load[1:] for load in loads), strict=True))
         return Load(have, busy, queries, queued)
 
-    def _load_of_one(self, frontend: str, key: str, have: int, look: Any, now: float) -> Load:
+    def _load_of_one(self, frontend: str, key: str, have: int, look: Any, streams_target: float, now: float) -> Load:
+        """A stream that is under way is a query that waits: a model is not idle while it streams."""
         rows = [row for row in look["models"] if f"{row['model']}:{row['version']}" == key]
         queries = sum(app["predictions"] for app in look["applications"] if key in app["arms"])
-        reading = _Reading(now, sum(row["busy_s"] for row in rows), queries)
+        queries += sum(row["streams_begun"] for row in rows)
+        streams_s = sum(row["streams_s"] for row in rows)
+        reading = _Reading(now, sum(row["busy_s"] for row in rows), streams_s, queries)
         before = self._readings.get((frontend, key), reading)
         self._readings[frontend, key] = reading
         elapsed = now - before.at
-        busy = max(0.0, reading.busy_s - before.busy_s) / elapsed if elapsed > 0 else 0.0
-        return Load(have, busy, max(0, reading.queries - before.queries), sum(row["queued"] for row in rows))
+        worked_s = max(0.0, reading.busy_s - before.busy_s)
+        worked_s += max(0.0, reading.streams_s - before.streams_s) / streams_target
+        busy = worked_s / elapsed if elapsed > 0 else 0.0
+        queued = sum(row["queued"] + row["streams"] for row in rows)
+        return Load(have, busy, max(0, reading.queries - before.queries), queued)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

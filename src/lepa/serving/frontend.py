@@ -317,6 +317,10 @@ class QueryFrontend:
                 self.predictions.predict(served, item, version, partial(together.answer, position), now, user)
         self.wake()
 
+    def now(self) -> float:
+        """Monotonic seconds."""
+        return self._clock.now()
+
     def ask(self, served: ServedApplication, data: bytes, version: str, reply: Reply) -> None:
         """Open one query for somebody else than `predict`."""
         self.predictions.predict(served, data, version, reply, self._clock.now())
@@ -334,7 +338,7 @@ class QueryFrontend:
         return {
             b"/metrics": lambda: msgspec.json.encode(report(predictions.metrics(), self._clock.now())),
             _PROMETHEUS: lambda: reports.prometheus(predictions).encode(),
-            b"/top": lambda: msgspec.json.encode(reports.top(predictions)),
+            b"/top": lambda: msgspec.json.encode(reports.top(predictions, self._clock.now())),
             b"/health": lambda: b'{"healthy":true}',
         }
 

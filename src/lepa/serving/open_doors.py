@@ -18,7 +18,10 @@ from lepa.serving.http_connection import Headers, HttpConnection
 from lepa.serving.inference_protocol import application_named
 from lepa.serving.pass_through import PassThrough
 from lepa.serving.query import Predictions
-from lepa.serving.served import Answer, Reply, ServedApplication
+from lepa.serving.served import Answer, Reply, ServedApplication, ServedModel
+
+WAKE_S = 60.0
+"""For the first replica of a model that has gone to zero, until a request that passes through is given up."""
 
 _STATUS = {"invalid": 400, "not_found": 404, "unsupported": 400, "timeout": 503}
 
@@ -31,6 +34,9 @@ class Frontend(Protocol):
     @property
     def configured(self) -> bool:
         """Whether it is known what is served."""
+
+    def now(self) -> float:
+        """Monotonic seconds."""
 
     def ask(self, served: ServedApplication, data: bytes, version: str, reply: Reply) -> None:
         """Open one query."""
@@ -140,14 +146,26 @@ class OpenDoors:
         if path not in openai_api.PASSED_THROUGH or method != b"POST":
             raise not_found(f"{method.decode()} {path.decode(errors='replace')} is not served")
         served = application_named(self._frontend.predictions, openai_api.decode_model(body))
-        endpoint = self._frontend.predictions.endpoint(served)
-        if endpoint:
-            work = self._pass_through.relay(connection, endpoint, path, headers, body)
+        model = self._frontend.predictions.passes_to(served)
+        if model:
+            work = self._stream(connection, model, path, headers, body)
             connection.on_lost(self._tasks.start("pass-through", work).cancel)
         elif path == openai_api.EMBEDDINGS:
             self._embed(connection, served, body)
         else:
             raise invalid(f"the model of application {served.name} has no endpoint that speaks OpenAI's API")
+
+    async def _stream(
+        self, connection: HttpConnection, model: ServedModel, path: bytes, headers: Headers, body: bytes
+    ) -> None:
+        """Pass a request through, and count that it is under way. A model that has gone to zero is waited for."""
+        assert model.record is not None
+        endpoint, patience_s = model.record.endpoint, WAKE_S if model.comes_back else 0.0
+        model.streams.began(self._frontend.now())
+        try:
+            await self._pass_through.relay(connection, endpoint, path, headers, body, patience_s)
+        finally:
+            model.streams.ended(self._frontend.now())
 
     def _embed(self, connection: HttpConnection, served: ServedApplication, body: bytes) -> None:
         if served.input_type.name != "strings":

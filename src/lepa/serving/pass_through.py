@@ -19,6 +19,7 @@ CONNECT_TIMEOUT_S = 2.0
 SILENCE_MAX_S = 300.0
 """Between two pieces of an answer: a language model may think for long before it says its first word."""
 PIECE_BYTES = 1 << 16
+RETRY_S = 0.25
 _FORWARDED = (b"accept", b"authorization", b"content-type", b"user-agent")
 
 
@@ -31,24 +32,41 @@ class PassThrough:
         self._under_way: dict[Address, int] = {}
 
     async def relay(
-        self, connection: HttpConnection, endpoint: str, path: bytes, headers: Headers, body: bytes
+        self,
+        connection: HttpConnection,
+        endpoint: str,
+        path: bytes,
+        headers: Headers,
+        body: bytes,
+        patience_s: float = 0.0,
     ) -> None:
-        """Answer a request through one of the addresses of `endpoint`."""
+        """Answer a request through one of the addresses of `endpoint`; patience_s: how long they are waited for."""
+        give_up = asyncio.get_running_loop().time() + patience_s
+        while not await self._tried(connection, endpoint, path, headers, body):
+            if asyncio.get_running_loop().time() >= give_up:
+                connection.fail(502, "Bad gateway", f"no server of {endpoint} answers")
+                return
+            await asyncio.sleep(RETRY_S)
+
+    async def _tried(
+        self, connection: HttpConnection, endpoint: str, path: bytes, headers: Headers, body: bytes
+    ) -> bool:
+        """Whether the caller was answered by one of the addresses, or told why there is none."""
         try:
             addresses = await self._addresses(endpoint)
         except LepaError as error:
             connection.fail(502, "Bad gateway", error.message)
-            return
+            return True
         for address in sorted(addresses, key=lambda one: self._under_way.get(one, 0)):
             self._under_way[address] = self._under_way.get(address, 0) + 1
             try:
                 if await self._relay(connection, address, path, headers, body):
-                    return
+                    return True
             finally:
                 self._under_way[address] -= 1
                 if not self._under_way[address]:
                     del self._under_way[address]
-        connection.fail(502, "Bad gateway", f"no server of {endpoint} answers")
+        return False
 
     async def _addresses(self, endpoint: str) -> list[Address]:
         """The addresses that `service:NAME` or `host:port,host:port` stands for."""

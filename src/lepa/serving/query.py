@@ -200,10 +200,11 @@ class Predictions:
         chance = partial(user_chance, served.name, user) if user and served.policy.steady else self._chance
         return served.policy.choose(arms, served.options, chance)
 
-    def endpoint(self, served: ServedApplication) -> str:
-        """Where the model that the application chooses now answers by itself; "" when it does not."""
+    def passes_to(self, served: ServedApplication) -> ServedModel | None:
+        """The model that the application chooses now, where that answers by itself at an endpoint."""
         key = next(iter((served.always or self._choose(served, "")).weights), "")
-        return self._registry.models[key].endpoint if key else ""
+        model = self.models[key] if key else None
+        return model if model and model.record and model.record.endpoint else None
 
     def _open(self, query: Query, choice: Choice, data: bytes, now: float) -> None:
         """Ask the chosen arms, and let the query wait for them."""

@@ -88,11 +88,11 @@ def _replica_labels(replica: Replica) -> dict[str, str]:
     return {**_model_labels(replica.model), "replica": str(replica.replica_id)}
 
 
-def top(predictions: Predictions) -> dict[str, Any]:
+def top(predictions: Predictions, now: float) -> dict[str, Any]:
     """Applications and models with what they do now."""
     return {
         "applications": [_application_row(app) for app in predictions.applications.values()],
-        "models": [_model_row(predictions, model) for model in predictions.models.values()],
+        "models": [_model_row(predictions, model, now) for model in predictions.models.values()],
     }
 
 
@@ -112,7 +112,7 @@ def _application_row(app: ServedApplication) -> dict[str, Any]:
     }
 
 
-def _model_row(predictions: Predictions, model: ServedModel) -> dict[str, Any]:
+def _model_row(predictions: Predictions, model: ServedModel, now: float) -> dict[str, Any]:
     metrics = model.metrics
     median, slow = metrics.latency_us.quantiles((0.5, 0.99))
     mine = [replica for replica in predictions.replicas.values() if replica.model is model]
@@ -130,6 +130,9 @@ def _model_row(predictions: Predictions, model: ServedModel) -> dict[str, Any]:
         "batch_limit": max((model.batcher.batch_size(replica.id) for replica in mine), default=0),
         "batches": {reason: counter.count for reason, counter in metrics.batches.items()},
         "busy_s": sum(replica.work.busy_s for replica in mine),
+        "streams": model.streams.open,
+        "streams_begun": model.streams.begun,
+        "streams_s": model.streams.seconds(now),
         "cache_lookups": metrics.cache_hits.total,
         "cache_hits": metrics.cache_hits.hits,
     }

@@ -70,6 +70,34 @@ class Query:
         self.answered = False
 
 
+class Streams:
+    """What passes through to a model's own server. open: under way now; begun: ever; seconds: that all of them took
+    together until the newest change."""
+
+    __slots__ = ("_changed_at", "_seconds", "begun", "open")
+
+    def __init__(self, now: float) -> None:
+        self.open = 0
+        self.begun = 0
+        self._seconds = 0.0
+        self._changed_at = now
+
+    def seconds(self, now: float) -> float:
+        """Seconds of all streams together, those that are under way as far as they are."""
+        self._seconds += self.open * (now - self._changed_at)
+        self._changed_at = now
+        return self._seconds
+
+    def began(self, now: float) -> None:
+        self.seconds(now)
+        self.open += 1
+        self.begun += 1
+
+    def ended(self, now: float) -> None:
+        self.seconds(now)
+        self.open -= 1
+
+
 class ServedModel:
     """One model version in this frontend: its queue, its replicas, and who asked for what. registration: no other model
     has it, and no earlier registration of this one had it. comes_back: it may be scaled to zero, and a replica is
@@ -85,6 +113,7 @@ class ServedModel:
         self.registration = (self.key, 0)
         self.comes_back = False
         self.next_replica_id = 0
+        self.streams = Streams(now)
         self.metrics = ModelMetrics(now)
 
     def configure(self, record: ModelVersion | None, epoch: int) -> None:

@@ -22,6 +22,8 @@ class Manager:
         self.replicas = 1
         self.busy_s = 0.0
         self.predictions = 0
+        self.streams = self.streams_begun = 0
+        self.streams_s = 0.0
         self.frontends = [Address("a", 1), Address("b", 1)]
         self.away: set[Address] = set()
         registry = add_model(Registry(), ModelVersion("m", "1", "ints", container_name="image"))
@@ -49,7 +51,8 @@ class Manager:
         if address in self.away:
             raise LepaError("timeout", "nobody answers")
         share = 0.25 if address == self.frontends[0] else 0.75
-        model = {"model": "m", "version": "1", "busy_s": self.busy_s * share, "queued": 0}
+        streams = {"streams": self.streams, "streams_begun": self.streams_begun, "streams_s": self.streams_s * share}
+        model = {"model": "m", "version": "1", "busy_s": self.busy_s * share, "queued": 0, **streams}
         return {"models": [model], "applications": [{"predictions": self.predictions * share, "arms": ["m:1"]}]}
 
 
@@ -86,6 +89,26 @@ def test_a_frontend_that_is_away_does_not_hide_the_load_of_the_others(scaled: An
     manager.away = set(manager.frontends)
     with pytest.raises(LepaError, match="no query frontend answers"):
         after(1.0, 1.0, 10)
+
+
+def test_streams_are_load_while_they_last_and_replicas_go_when_they_end(scaled: Any) -> None:
+    """B274."""
+    manager, after = scaled
+    manager.registry = set_autoscale(
+        manager.registry,
+        "m",
+        Autoscale(replicas_min=0, busy_target=0.5, down_after_s=0.0, idle_s=2.0, streams_target=4.0),
+    )
+    manager.streams = 4
+    manager.streams_begun = 4
+    assert after(1.0, 0.0, 0) == 1
+    manager.streams_s += 4.0
+    assert after(1.0, 0.0, 0) == 2
+    manager.streams_s += 40.0
+    assert after(10.0, 0.0, 0) == 2
+    manager.streams = 0
+    assert after(1.0, 0.0, 0) == 1
+    assert after(2.0, 0.0, 0) == 0
 
 
 def test_counters_that_begin_anew_are_no_load(scaled: Any) -> None:

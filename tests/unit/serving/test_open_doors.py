@@ -12,9 +12,18 @@ from tests.unit.serving.test_frontend import Caller, ask
 
 from lepa.kit.sources import SeededRandom, SystemClock
 from lepa.serving.addresses import Address
+from lepa.serving.autoscale import Autoscale
 from lepa.serving.frontend import FrontendSettings, QueryFrontend
 from lepa.serving.model_container import ContainerSettings, ModelContainer
-from lepa.serving.records import Application, ModelVersion, Registry, add_application, add_links, add_model
+from lepa.serving.records import (
+    Application,
+    ModelVersion,
+    Registry,
+    add_application,
+    add_links,
+    add_model,
+    set_autoscale,
+)
 
 
 class Server:
@@ -144,6 +153,33 @@ async def test_embeddings_of_an_application_of_strings(frontend: QueryFrontend) 
     assert (await ask(frontend, "GET", "/v1/chat/completions"))[0] == 404
 
 
+async def row_of_the_llm(frontend: QueryFrontend) -> Any:
+    models = (await ask(frontend, "GET", "/top"))[1]["models"]
+    return next(row for row in models if row["model"] == "llm")
+
+
+async def test_a_request_waits_for_the_first_replica_of_a_model_that_has_gone_to_zero(
+    frontend: QueryFrontend, server: tuple[Server, int]
+) -> None:
+    found = registry("127.0.0.1:1")
+    frontend.configure(set_autoscale(found, "llm", Autoscale(replicas_min=0)))
+    caller = await Caller.connect(frontend)
+    caller.send("POST", "/v1/chat/completions", b'{"model":"chat"}')
+    await asyncio.sleep(0.05)
+    assert frontend.predictions.models["llm:1"].streams.open == 1
+    frontend._doors._pass_through._addresses = elsewhere(server[1])  # type: ignore[method-assign]
+    await asyncio.wait_for(caller.reader.readuntil(b"first\n\n"), 5)
+    caller.writer.close()
+    await asyncio.wait_for(server[0].left.wait(), 5)
+
+
+def elsewhere(port: int) -> Any:
+    async def addresses(endpoint: str) -> list[Address]:
+        return [Address("127.0.0.1", port)]
+
+    return addresses
+
+
 async def test_a_model_with_an_endpoint_streams_through(frontend: QueryFrontend, server: tuple[Server, int]) -> None:
     caller = await Caller.connect(frontend)
     caller.send(
@@ -151,8 +187,13 @@ async def test_a_model_with_an_endpoint_streams_through(frontend: QueryFrontend,
     )
     assert b"text/event-stream" in await asyncio.wait_for(caller.reader.readuntil(b"\r\n\r\n"), 5)
     assert await caller.reader.readuntil(b"\n\n") == b"data: first\n\n"
+    assert (await row_of_the_llm(frontend))["streams"] == 1
     server[0].go_on.set()
     assert await asyncio.wait_for(caller.reader.read(), 5) == b"data: [DONE]\n\n"
+    row = await row_of_the_llm(frontend)
+    assert (row["streams"], row["streams_begun"]) == (0, 1)
+    assert row["streams_s"] > 0
+    assert (await row_of_the_llm(frontend))["streams_s"] == row["streams_s"]
     caller.writer.close()
     (request,) = server[0].requests
     assert request.startswith(b"POST /v1/chat/completions HTTP/1.1\r\n")

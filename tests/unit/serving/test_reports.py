@@ -45,7 +45,7 @@ def test_names_that_need_it_are_escaped() -> None:
 
 
 def test_top_has_a_row_for_each_application_and_model() -> None:
-    found = top(busy_frontend().predictions)
+    found = top(busy_frontend().predictions, 0.0)
     (app,) = found["applications"]
     assert (app["name"], app["predictions"], app["slo_ms"], app["arms"]) == ("app", 2, 100.0, ["m:2"])
     row = next(row for row in found["models"] if row["version"] == "2")
