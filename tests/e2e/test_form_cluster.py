@@ -33,6 +33,9 @@ HOSTS = {name: f"127.0.0.{number}" for number, name in enumerate("abcd", 2)}
 """Each server has an address of its own and the same ports, as on machines of their own."""
 
 
+MOVED = "127.0.0.9"
+
+
 def machines(folder: Path, names: str, settings: Mapping[str, Any] | None = None) -> list[Agent]:
     """Agents that are only servers and know each other's addresses, not started."""
     ports = free_ports() | {"etcd": _free_port(), "etcd_peer": _free_port()}
@@ -192,6 +195,18 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
             agent.spawn()
         formed(agents)
         assert namespaces(a) == namespaces(b) == namespaces(c) == {"default", "one", "two"}
+
+        # one comes back with its data at another address
+        b.stop()
+        config = json.loads(b.config.read_text())
+        b.host = MOVED
+        b.configure({**config, "bind_addr": MOVED})
+        b.spawn()
+        formed(agents)
+        assert "two" in namespaces(b)
+        assert "joins anew" not in b.log()
+        address = f"{MOVED}:{b.ports['rpc']}"
+        eventually(lambda: address in {each["Address"] for each in a.get("/v1/operator/raft/configuration")["Servers"]})
 
 
 def test_servers_that_are_lost_or_leave_are_replaced(tmp_path: Path) -> None:

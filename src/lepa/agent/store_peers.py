@@ -73,6 +73,9 @@ class Registry(Protocol):
     async def standing(self, peer_url: str) -> bool | None:
         """Whether somebody at this address is a member; None: one that has never started."""
 
+    async def admit_back(self, peer: Peer) -> bool:
+        """Whether a server with data is still a member, perhaps at another address now."""
+
 
 class PeerExchange:
     """This server among others. addresses: `host:port` of internal ports to ask, this server's own does no harm."""
@@ -157,7 +160,7 @@ class PeerExchange:
     async def _answer_member(self, other: Hello) -> Standing:
         if self.registry is None:
             raise conflict(f'the cluster of "{self._me.name}" has no majority yet')
-        return Standing(await self.registry.standing(other.me.peer_url) is not False)
+        return Standing(await self.registry.admit_back(other.me))
 
     # Asking
 

@@ -18,6 +18,7 @@ from lepa.store.etcd_connection import (
     MEMBER_LIST,
     MEMBER_PROMOTE,
     MEMBER_REMOVE,
+    MEMBER_UPDATE,
     MOVE_LEADER,
     STATUS,
     EtcdConnection,
@@ -132,6 +133,17 @@ class Members:
         """Whether somebody at this address is a member; None: one that has never started."""
         member = next((one for one in await self.list() if one.peer_url == peer_url), None)
         return False if member is None else True if member.client_url else None
+
+    async def admit_back(self, peer: Peer) -> bool:
+        """Whether a server with data is still a member. One that is, and has another address now, is followed there."""
+        if await self.standing(peer.peer_url) is not False:
+            return True
+        async with self._changing:
+            namesake = next((one for one in await self.look() if one.name == peer.name), None)
+            if namesake is None or namesake.answers:
+                return False
+            await self._change(MEMBER_UPDATE, m.MemberUpdateRequest(ID=namesake.id, peerURLs=[peer.peer_url]))
+            return True
 
     async def promote(self, peer_url: str) -> bool:
         """Make a learner that has caught up a voter; whether it is one now."""
