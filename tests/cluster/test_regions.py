@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cluster.bed import PORTS, Bed, ClusterAgent, wait_until
+from tests.cluster.bed import PORTS, Bed, ClusterAgent, node_of, wait_until
 from tests.e2e.jobs import shell_job
 
 NODE = {"enabled": True, "cpu_total_compute": 2_000, "memory_total_mb": 2_000}
@@ -42,17 +42,22 @@ def sees(agents: tuple[ClusterAgent, ...], wanted: dict[str, str]) -> bool:
 
 def test_either_region_goes_on_while_the_way_between_them_is_cut(bed: Bed) -> None:
     eu = bed.agent("eu", server_of("eu", node=True))
-    us = bed.agent("us", server_of("us", eu, node=True))
+    us = bed.agent("us", server_of("us", eu))
+    far_node = bed.agent("far", node_of(us) | {"region": "us"})
+    bed.isolate(eu, far_node)  # only the servers of regions need a way to each other
     wait_until(lambda: sees((eu, us), {"eu.eu": "alive", "us.us": "alive"}))
     (eu.machine.folder / "far.hcl").write_text(
         'job "far" {\n group "main" {\n task "main" {\n driver = "raw_exec"\n'
-        'config {\n command = "/bin/sleep"\n args = ["1000"]\n }\n'
+        'config {\n command = "/bin/sh"\n args = ["-c", "echo here; while :; do sleep 0.05; done"]\n }\n'
         "resources {\n cpu = 20\n memory = 16\n }\n }\n }\n}\n"
     )
     assert "successful" in eu.lepa("job", "run", "-region", "us", "-detach", eu.machine.folder / "far.hcl")
     (far,) = us.running("far")
     assert "far" in eu.lepa("status", "-region", "us")
     assert "No running jobs" in eu.lepa("status")
+    wait_until(lambda: eu.lepa("alloc", "logs", "-region", "us", far["ID"], "main") == "here\n")
+    assert eu.lepa("alloc", "exec", "-region", "us", far["ID"], "hostname") == "far\n"
+    assert "main" in eu.lepa("alloc", "fs", "-region", "us", far["ID"], "/")
 
     bed.isolate(eu, us)
     wait_until(lambda: statuses(eu)["us.us"] == "failed" and statuses(us)["eu.eu"] == "failed", 30.0)

@@ -1,7 +1,8 @@
 """Requests for another node's allocations: find the node, pass the request on to its address, stream the answer.
 
-A request is passed on at most once: the header `X-Lepa-Forwarded` marks it. When the node is lost in the middle of an
-answer, the answer breaks off, so that nobody takes a part for the whole.
+A request is passed on to a node at most once: the header `X-Lepa-Forwarded` marks it. One about another region goes
+to a server of that region first, marked by `X-Lepa-Region`: only that has to be reached from here. When the node is
+lost in the middle of an answer, the answer breaks off, so that nobody takes a part for the whole.
 """
 
 import re
@@ -24,6 +25,7 @@ from lepa.rpc.acl_requests import Authorized
 from lepa.rpc.node_service import NodeService
 
 FORWARDED = "X-Lepa-Forwarded"
+VIA_REGION = "X-Lepa-Region"
 CONNECT_S = 5.0
 CHUNK = 64 * 1024
 _HOP_HEADERS = {"connection", "transfer-encoding", "content-length", "content-encoding", "upgrade", "keep-alive"}
@@ -38,7 +40,7 @@ async def node_of_allocation(edge: Edge, request: web.Request, alloc_id: str, do
         raise invalid("must provide a valid alloc id")
     if edge.node is not None and edge.node.has_allocation(alloc_id):
         return edge.node
-    return address_of(edge, request, await edge.authorize(request, door or _door(request), alloc_id=alloc_id))
+    return await address_of(edge, request, await edge.authorize(request, door or _door(request), alloc_id=alloc_id))
 
 
 async def node_by_id(edge: Edge, request: web.Request, door: str = "") -> NodeService | str:
@@ -48,7 +50,7 @@ async def node_by_id(edge: Edge, request: web.Request, door: str = "") -> NodeSe
         return edge.node
     if not node_id:
         raise invalid("No local Node and node_id not provided")
-    return address_of(edge, request, await edge.authorize(request, door or _door(request), node_id=node_id))
+    return await address_of(edge, request, await edge.authorize(request, door or _door(request), node_id=node_id))
 
 
 def _door(request: web.Request) -> str:
@@ -56,13 +58,30 @@ def _door(request: web.Request) -> str:
     return door_of(request.method, resource.canonical.removeprefix("/v1/") if resource is not None else "")
 
 
-def address_of(edge: Edge, request: web.Request, found: Authorized) -> str:
-    """Where the node is that an answer is to come from. Raises LepaError(not_found) when there is no way to it."""
+async def address_of(edge: Edge, request: web.Request, found: Authorized) -> str:
+    """Where the answer is to come from: the node, or a server of its region. Raises LepaError(not_found) when there is
+    no way to it."""
+    region = request.query.get("region", "")
+    if region not in ("", edge.settings.region):
+        return await _server_of(edge, request, region)
     if FORWARDED in request.headers or not found.http_addr:
         raise not_found("No path to node")
     if edge.node is not None and found.node_id == edge.node.node_id:
         raise not_found("Unknown allocation: it is no longer on this node")
     return found.http_addr
+
+
+async def _server_of(edge: Edge, request: web.Request, region: str) -> str:
+    """The HTTP address of a server of another region, which knows the way to its nodes."""
+    if VIA_REGION in request.headers:
+        raise LepaError("not_found", "No path to region", http_status=500)
+    alive = {member.name for member in (await edge.agent.members()).members if member.status == "alive"}
+    servers = (await edge.caller.call(m.STATUS_SERVERS, r.ReadRequest(stale=True, region=region))).value
+    for server in servers:
+        if server.http_address and server.name in alive:
+            request[VIA_REGION] = True
+            return server.http_address
+    raise LepaError("not_found", "No path to region", http_status=500)
 
 
 async def server_by_id(edge: Edge, request: web.Request) -> str:
@@ -110,7 +129,7 @@ async def pass_on(request: web.Request, address: str, *, whole: bool = True) -> 
     if request.headers.get("Upgrade", "").lower() == "websocket":
         return await _pass_on_websocket(request, address)
     headers = {k: v for k, v in request.headers.items() if k.lower() not in _HOP_HEADERS | {"host"}}
-    headers[FORWARDED] = "1"
+    headers[_mark(request)] = "1"
     body = await request.read() if whole else request.content
     async with _session(request) as session:
         try:
@@ -125,6 +144,10 @@ async def pass_on(request: web.Request, address: str, *, whole: bool = True) -> 
                 await response.write(chunk)
             await response.write_eof()
             return response
+
+
+def _mark(request: web.Request) -> str:
+    return VIA_REGION if request.get(VIA_REGION) else FORWARDED
 
 
 async def _chunks(upstream: aiohttp.ClientResponse) -> AsyncIterator[bytes]:
@@ -146,7 +169,7 @@ async def join_websockets(
     """Carry messages between the caller and the other node until one of them ends. secret: shown to the node; what the
     caller said in a first message is not said again."""
     url = re.sub(r"([?&])ws_handshake=[^&]*", r"\1", _url(request, address))
-    headers = {FORWARDED: "1"} | ({"X-Nomad-Token": secret} if secret else {})
+    headers = {_mark(request): "1"} | ({"X-Nomad-Token": secret} if secret else {})
     async with _session(request) as session:
         try:
             far = await session.ws_connect(url, headers=headers)

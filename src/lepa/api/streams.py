@@ -75,7 +75,7 @@ async def _pass_on_after_handshake(edge: Edge, request: web.Request, alloc_id: s
         task = request.query.get("task", "")
         await edge.admit(request, EXEC_DOOR, alloc_id=alloc_id, task=task, auth_token=token)
         found = await edge.authorize(request, EXEC_DOOR, alloc_id=alloc_id, task=task, auth_token=token)
-        return await join_websockets(request, near, address_of(edge, request, found), token)
+        return await join_websockets(request, near, await address_of(edge, request, found), token)
     except LepaError as error:
         await near.close(code=POLICY_VIOLATION, message=error.message.encode()[:120])
         return near
