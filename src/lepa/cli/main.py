@@ -146,6 +146,7 @@ OPERATOR: Tree = {
         "Save the whole state, and put it back",
         {
             "inspect": Row("lepa.cli.snapshot:inspect", "Show what a saved state is"),
+            "replay": Row("lepa.cli.snapshot_replay:replay", "Schedule an evaluation once more on a saved state"),
             "restore": Row("lepa.cli.snapshot:restore", "Put a saved state in the place of everything"),
             "save": Row("lepa.cli.snapshot:save", "Save the whole state of this moment"),
         },

@@ -38,7 +38,7 @@ def save(session: Session, file: str | None, stale: bool) -> None:
         wanted = response.headers.get("Digest", "")
         if wanted != f"sha-256={base64.b64encode(digest.digest()).decode()}":
             raise LepaError("internal", f"{path}: what arrived is not what was sent; try again")
-        _read(partial)
+        read_archive(partial)
         partial.replace(path)
     except OSError as error:
         raise invalid(f"cannot write {path}: {error.strerror or error}") from error
@@ -55,7 +55,7 @@ def inspect(session: Session, file: str, json: bool) -> None:
     """Show what a saved state is, after checking that it is whole."""
     import msgspec
 
-    found = _read(Path(file))
+    found = read_archive(Path(file))
     meta, counts = found.meta, Counter(entry.key.partition("/")[0] for entry in found.entries)
     sizes: Counter[str] = Counter()
     for entry in found.entries:
@@ -91,13 +91,14 @@ def inspect(session: Session, file: str, json: bool) -> None:
 def restore(session: Session, file: str) -> None:
     """Put a saved state in the place of everything, on all servers at once. A damaged file is refused."""
     path = Path(file)
-    _read(path)  # damage is found here, before anything is sent
+    read_archive(path)  # damage is found here, before anything is sent
     with path.open("rb") as content:
         session.nomad.upload("PUT", PATH, content, path.stat().st_size)
     session.out.line("Snapshot Restored")
 
 
-def _read(path: Path) -> "Archive":
+def read_archive(path: Path) -> "Archive":
+    """A saved state from a file. Raises LepaError that names the file."""
     from lepa.store import archive
 
     try:
