@@ -147,14 +147,13 @@ class GossipPart:
         return joined, "", "; ".join([*errors, *self._doubts()])
 
     def force_leave(self, name: str, *, prune: bool) -> None:
-        """Forget that a failed server should be here. Raises LepaError(not_found) for a name that nobody has."""
+        """Forget that a failed server should be here. A name that nobody has is forgotten already, as for Nomad."""
         node, full = self._running(), f"{name}.{self._config.region}"
         for each in (name, full):
             if any(member.name == each for member in node.members()):
                 if not node.force_leave(each, prune=prune):
                     raise invalid(f'"{each}" is this server itself: stop it, with leave_on_terminate = true')
                 return
-        raise LepaError("not_found", f'no server is called "{name}" or "{full}"', http_status=500)
 
     async def keyring(self, operation: str, key: str) -> dict[str, object]:
         """list, install, use or remove a key on all servers, in the shape of Nomad's API. Raises LepaError."""

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from lepa.cli.flags import argument, command, flag
 from lepa.cli.output import table
 from lepa.cli.session import Session, Shape, api, shaped
-from lepa.model.errors import LepaError
+from lepa.model.errors import LepaError, not_found
 
 KEY_BYTES = 32
 
@@ -37,6 +37,11 @@ def _with_addresses(addresses: tuple[str, ...]) -> str:
 @api
 def force_leave(session: Session, node: str, prune: bool) -> None:
     """Declare a failed server gone for good. The name is a member's, with or without its region."""
+    found = session.nomad.get("/v1/agent/members").value
+    names = {str(member["Name"]) for member in found.get("Members") or ()}
+    full = f"{node}.{found.get('ServerRegion', '')}"
+    if not names & {node, full}:
+        raise not_found(f'no server is called "{node}" or "{full}"')
     session.nomad.raw("PUT", "/v1/agent/force-leave", {"node": node, "prune": prune or None})
 
 

@@ -22,6 +22,9 @@ def test_servers_are_joined(agent: FakeAgent, lepa: Run) -> None:
 
 def test_a_server_is_sent_away(agent: FakeAgent, lepa: Run) -> None:
     agent.on("PUT /v1/agent/force-leave", {})
+    agent.on("GET /v1/agent/members", {"ServerRegion": "eu", "Members": [{"Name": "one.eu"}]})
+    assert lepa("server", "force-leave", "two").error == 'Error: no server is called "two" or "two.eu"\n'
+    assert lepa("server", "force-leave", "one").code == 0
     assert lepa("server", "force-leave", "one.eu").code == 0
     assert agent.requests[-1].query == {"node": "one.eu"}
     assert lepa("server", "force-leave", "-prune", "one.eu").code == 0
