@@ -1,9 +1,13 @@
 """For every test session: nothing may be left behind."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+"""Programs that tests start keep their byte code: compiling lepa anew costs each agent two seconds of a processor."""
 
 
 @pytest.fixture(scope="session", autouse=True)
