@@ -150,6 +150,9 @@ def test_a_lone_server_saves_and_restores_its_state(tmp_path: Path) -> None:
         answer = alone.request("PUT", "/v1/operator/snapshot", damaged)
         assert answer.status == 400
         assert "nothing was taken from it" in answer.text
+        elsewhere = b"".join(write(Image(5, []), 0, "", "eu", ""))
+        answer = alone.request("PUT", "/v1/operator/snapshot", elsewhere)
+        assert (answer.status, answer.text) == (400, 'the snapshot is of the region "eu", and this region is "global"')
         assert namespaces(alone) == {"default", "saved", "later"}
 
         assert cli(alone, "operator", "snapshot", "restore", archive) == "Snapshot Restored\n"
@@ -167,7 +170,7 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
     a, b, c = agents = machines(tmp_path, "abc")
     archive = tmp_path / "a.snap"
     saved = [Entry("namespaces/one", to_msgpack(Namespace(name="one")), 900, 5_000)]
-    archive.write_bytes(b"".join(write(Image(5_000, saved), 0, "", "")))
+    archive.write_bytes(b"".join(write(Image(5_000, saved), 0, "", "", "")))
     with closing(agents):
         # two of three wait, say for whom, and do no harm
         a.spawn(), b.spawn()

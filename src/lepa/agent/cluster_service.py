@@ -167,13 +167,17 @@ class Cluster:
     def _write(self, path: Path, image: Image, now_ns: int) -> None:
         try:
             with open(path, "wb") as file:
-                for piece in archive.write(image, now_ns, self._cluster_id, __version__):
+                region = self._server.roster.me.region
+                for piece in archive.write(image, now_ns, self._cluster_id, region, __version__):
                     file.write(piece)
         except OSError as error:
             raise LepaError("internal", f"the snapshot cannot be written to {path}: {error.strerror}") from error
 
     async def restore_snapshot(self, archive: Path) -> int:
         found = await asyncio.to_thread(_read, archive)
+        region = self._server.roster.me.region
+        if found.meta.region not in ("", region):
+            raise invalid(f'the snapshot is of the region "{found.meta.region}", and this region is "{region}"')
         image = found.image._replace(entries=[entry for entry in found.entries if not _of_servers(entry.key)])
         index = await self._store.replace(image)
         await self._server.replica.wait_for(index, RESTORED_S)

@@ -24,15 +24,16 @@ Answer = Callable[[ClusterService, web.Request], Coroutine[Any, Any, web.StreamR
 
 
 def at_server(answer: Answer) -> Callable[[Edge, web.Request], Awaitable[web.StreamResponse]]:
-    """A handler that needs a server of this agent, or else passes the request on to one."""
+    """A handler that needs a server of the region that is meant: this agent's, or else one that gets the request."""
 
     async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
-        cluster = edge.agent.cluster()
+        region = request.query.get("region", "") or edge.settings.region
+        cluster = edge.agent.cluster() if region == edge.settings.region else None
         if cluster is not None:
             return await answer(cluster, request)
         if FORWARDED in request.headers:
             raise LepaError("no_leader", "No cluster leader")
-        servers = (await edge.caller.call(m.STATUS_SERVERS, r.ReadRequest(stale=True))).value
+        servers = (await edge.caller.call(m.STATUS_SERVERS, r.ReadRequest(stale=True, region=region))).value
         address = next((server.http_address for server in servers if server.http_address), "")
         if not address:
             raise LepaError("no_leader", "no server with an HTTP address is known")

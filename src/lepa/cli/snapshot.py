@@ -75,6 +75,7 @@ def inspect(session: Session, file: str, json: bool) -> None:
                 ("Index", meta.index),
                 ("Term", meta.term),
                 ("Version", meta.version),
+                ("Region", meta.region),
                 ("Cluster", meta.cluster or "one server"),
                 ("lepa", meta.lepa),
             ]

@@ -2,7 +2,7 @@
 
 A gzip-compressed tar archive, as Nomad's snapshots are, of three members:
 
-    meta.json     Version, ID, Index, Size, Created (ns since 1970), Cluster, Lepa: see `Meta`
+    meta.json     Version, ID, Index, Size, Created (ns since 1970), Cluster, Region, Lepa: `Meta`
     state.bin     for each entry: length of the key, length of the value (4 bytes each), created, modified (8 bytes
                   each), all big-endian, then the key (UTF-8) and the value; in the order of the keys
     SHA256SUMS    of both, as sha256sum writes them
@@ -45,6 +45,7 @@ class Meta(msgspec.Struct, frozen=True, rename="pascal"):
     created: int
     term: int = 0
     cluster: str = ""
+    region: str = ""
     lepa: str = ""
 
 
@@ -60,11 +61,11 @@ class Archive(NamedTuple):
         return Image(self.meta.index, self.entries)
 
 
-def write(image: Image, now_ns: int, cluster: str, lepa: str) -> Iterator[bytes]:
+def write(image: Image, now_ns: int, cluster: str, region: str, lepa: str) -> Iterator[bytes]:
     """The archive in pieces."""
     size = sum(_FRAME.size + len(entry.key.encode()) + len(entry.value) for entry in image.entries)
     name = f"{image.revision}-{now_ns // 1_000_000}"
-    meta = Meta(VERSION, name, image.revision, size, now_ns, cluster=cluster, lepa=lepa)
+    meta = Meta(VERSION, name, image.revision, size, now_ns, cluster=cluster, region=region, lepa=lepa)
     deflate = zlib.compressobj(LEVEL, wbits=31)
     for piece in _members(meta, image.entries, now_ns // 1_000_000_000):
         if packed := deflate.compress(piece):

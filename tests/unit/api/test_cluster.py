@@ -126,3 +126,20 @@ async def test_an_agent_without_a_server_passes_it_on(parts: Any, http: Any, cli
     assert await (await http.get("/v1/operator/snapshot")).read() == CONTENT
     assert (await http.put("/v1/operator/snapshot", data=CONTENT)).status == 200
     assert server.agent.operated.restored == [CONTENT]
+
+
+async def test_what_is_meant_for_another_region_is_never_done_here(
+    parts: Any, http: Any, client_of: Any, cluster: FakeCluster, tmp_path: Path
+) -> None:
+    away = type(parts)()
+    away.settings = away.settings._replace(region="us")
+    (tmp_path / "us").mkdir()
+    away.agent.operated = FakeCluster(tmp_path / "us")
+    far = await client_of(away)
+    address = f"127.0.0.1:{far.server.port}"
+    parts.caller.answers["Status.Servers"] = (ServerRecord(name="a.us", http_address=address),)
+    assert (await http.put("/v1/operator/snapshot?region=us", data=CONTENT)).status == 200
+    assert parts.caller.last().region == "us"
+    assert (cluster.restored, away.agent.operated.restored) == ([], [CONTENT])
+    assert (await http.delete("/v1/operator/raft/peer?region=us&id=b.global")).status == 200
+    assert (cluster.removed, away.agent.operated.removed) == ([], ["b.global"])

@@ -22,14 +22,15 @@ entries = st.lists(
 
 
 def packed(*found: Entry, revision: int = 7) -> bytes:
-    return b"".join(write(Image(revision, list(found)), NOW, "cluster", "0.1"))
+    return b"".join(write(Image(revision, list(found)), NOW, "cluster", "eu", "0.1"))
 
 
 @given(entries, st.integers(0, 2**63))
 def test_an_archive_gives_back_what_was_put_in(found: list[Entry], revision: int) -> None:
     archive = read(io.BytesIO(packed(*found, revision=revision)))
     assert archive.image == Image(revision, found)
-    assert (archive.meta.index, archive.meta.cluster, archive.meta.created) == (revision, "cluster", NOW)
+    meta = archive.meta
+    assert (meta.index, meta.cluster, meta.region, meta.created) == (revision, "cluster", "eu", NOW)
 
 
 def test_other_tools_read_it_and_its_checksums_hold(tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_other_tools_read_it_and_its_checksums_hold(tmp_path: Path) -> None:
 
 def test_a_large_state_comes_in_pieces_of_bounded_size() -> None:
     image = Image(1, [Entry(f"k/{at}", bytes(100_000), 1, 1) for at in range(100)])
-    assert max(map(len, write(image, NOW, "", ""))) < 1 << 20
+    assert max(map(len, write(image, NOW, "", "", ""))) < 1 << 20
 
 
 def test_every_damaged_byte_is_noticed_or_does_not_matter() -> None:
