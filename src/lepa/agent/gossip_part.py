@@ -17,6 +17,7 @@ from lepa.agent.store_settings import server_folder
 from lepa.gossip import internal_queries as internal
 from lepa.gossip.keyring import key_bytes
 from lepa.gossip.node import GossipNode, address_text
+from lepa.gossip.orders import Conflict
 from lepa.gossip.profile import PROFILES
 from lepa.gossip.serf import Event, KeysChanged, Settings
 from lepa.gossip.serf_members import Member, MemberEvent
@@ -33,6 +34,7 @@ RECONNECT_S: Final = 72 * 3600.0
 REJOIN_ATTEMPTS: Final = 10
 REJOIN_S: Final = 3.0
 METRICS_S: Final = 10.0
+CONFLICTS_MAX: Final = 256
 KEY_OPERATIONS: Final = {
     "list": internal.LIST_KEYS,
     "install": internal.INSTALL_KEY,
@@ -61,6 +63,7 @@ class GossipPart:
         self._stack = AsyncExitStack()
         self._node: GossipNode | None = None
         self._left = False
+        self._conflicts: set[Conflict] = set()
         self._shares_state = shares_state
         if shares_state:  # they start one after the other, and wait for each other
             self._joins = self._joins._replace(
@@ -220,6 +223,8 @@ class GossipPart:
         if isinstance(event, KeysChanged) and self._node is not None and self._node.framing.keyring is not None:
             chosen.save_keyring(self._folder, self._node.framing.keyring)
             log.info("keys of gossip changed installed=%d", len(self._node.framing.keyring.keys))
+        if isinstance(event, Conflict):
+            self._told_conflict(event)
         if isinstance(event, MemberEvent):
             member = event.member
             if member.name != chosen.member_name(self._config):
@@ -235,6 +240,24 @@ class GossipPart:
                     log.warning("%s", doubt)
             if self._node is not None and not self._left:
                 write_snapshot(self._snapshot, self._node.members(), left=False)
+
+    def _told_conflict(self, conflict: Conflict) -> None:
+        """Once for each pair: it is said again and again."""
+        if conflict in self._conflicts or len(self._conflicts) >= CONFLICTS_MAX:
+            return
+        self._conflicts.add(conflict)
+        known, said = (f"{address_text(addr)}:{port}" for addr, port in (conflict.known, conflict.said))
+        if conflict.name == chosen.member_name(self._config):
+            log.error('another server calls itself "%s", at %s: give one of the two another name', conflict.name, said)
+        else:
+            log.warning(
+                '"%s" is known at %s and now says that it is at %s: if it has moved, `lepa server force-leave %s` '
+                "lets it in; else give one of the two another name",
+                conflict.name,
+                known,
+                said,
+                conflict.name,
+            )
 
     def _doubts(self) -> list[str]:
         """What is wrong about the members, for people."""

@@ -31,6 +31,7 @@ from lepa.gossip.messages import ALIVE_STATE, DEAD_STATE, LEFT_STATE, SUSPECT_ST
 from lepa.gossip.orders import (
     AckPayload,
     Changed,
+    Conflict,
     Endpoint,
     Event,
     ExchangeStates,
@@ -247,7 +248,7 @@ class Membership:
             return
         moved = known is not None and known.endpoint != (said.addr, said.port)
         if known is not None and moved and not self._may_move(known, now):
-            self.counts["name_conflicts"] += 1
+            self._tell_conflict(known, said)
             return
         if said.incarnation <= (known.incarnation if known else 0) and not moved:
             return
@@ -291,11 +292,15 @@ class Membership:
         if self.leaving or said.incarnation < me.incarnation:
             return
         if (said.addr, said.port) != me.endpoint:
-            self.counts["name_conflicts"] += 1
+            self._tell_conflict(me, said)
             return
         if said.incarnation == me.incarnation and (said.meta, said.versions) == (me.meta, me.versions):
             return
         self._refute(said.incarnation)
+
+    def _tell_conflict(self, known: Node, said: w.Alive) -> None:
+        self.counts["name_conflicts"] += 1
+        self._events.append(Conflict(known.name, known.endpoint, (said.addr, said.port)))
 
     def _suspect(self, said: w.Suspect, now: float) -> None:
         node = self.nodes.get(said.node)

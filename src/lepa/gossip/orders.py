@@ -53,6 +53,14 @@ class Gone(NamedTuple):
     node: NodeState
 
 
+class Conflict(NamedTuple):
+    """Two say that they have the same name. known: where it is, as far as this side knows; said: the other one."""
+
+    name: str
+    known: Endpoint
+    said: Endpoint
+
+
 class AckPayload(NamedTuple):
     """What an answer to a probe carried, and how long it took."""
 
@@ -67,4 +75,4 @@ class UserData(NamedTuple):
     data: bytes
 
 
-Event = Joined | Changed | Gone | AckPayload | UserData
+Event = Joined | Changed | Gone | Conflict | AckPayload | UserData

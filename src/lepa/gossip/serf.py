@@ -21,7 +21,7 @@ from lepa.gossip.errors import Malformed
 from lepa.gossip.lamport import Heard, LamportClock
 from lepa.gossip.membership import DMAX, Membership
 from lepa.gossip.messages import NodeState
-from lepa.gossip.orders import AckPayload, Changed, Endpoint, ExchangeStates, Gone, Joined, Order, UserData
+from lepa.gossip.orders import AckPayload, Changed, Conflict, Endpoint, ExchangeStates, Gone, Joined, Order, UserData
 from lepa.gossip.packets import PART_SIZE, Framing
 from lepa.gossip.profile import LAN, Profile
 from lepa.gossip.queries import INTERNAL, Pending, Questions, default_timeout_s, is_meant
@@ -75,7 +75,7 @@ class KeysChanged(NamedTuple):
     """The keyring is no longer what it was."""
 
 
-Event = MemberEvent | EventHeard | QueryHeard | QueryEnded | KeysChanged
+Event = MemberEvent | EventHeard | QueryHeard | QueryEnded | KeysChanged | Conflict
 
 
 class Serf:
@@ -227,6 +227,8 @@ class Serf:
                 case Gone(node):
                     self.place.forget(node.name)
                     self.members.gone(node, now)
+                case Conflict():
+                    self._events.append(event)
                 case AckPayload(name, rtt_s, payload):
                     self._acked(name, rtt_s, payload)
                 case UserData(data):
