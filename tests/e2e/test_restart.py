@@ -198,3 +198,40 @@ def test_tasks_of_a_node_that_lost_its_state_do_not_run_on_unseen(folder: Path) 
             file.unlink()
         agent.start()
         eventually(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes())
+
+
+def test_an_agent_killed_at_any_moment_of_starts_and_stops_loses_no_process(folder: Path) -> None:
+    """R5: whatever the agent was about to write, each task runs once and nothing runs that nobody knows (V7)."""
+    script = f"echo $$ >> {folder}/pids-$NOMAD_ALLOC_ID; trap 'exit 0' INT TERM; while :; do sleep 0.05; done"
+    with running(folder, dev=False) as agent:
+        for round_number, delay_s in enumerate((0.02, 0.1, 0.3)):
+            job = f"crash-{round_number}"
+            agent.run(shell_job(job, script, count=4, task={"cpu": 5, "memory_mb": 10}))
+            if round_number:
+                agent.delete(f"/v1/job/crash-{round_number - 1}")
+            time.sleep(delay_s)
+            agent.kill9()
+            agent.start()
+            stubs = agent.running(job, 4, within_s=60)
+        wanted = {stub["ID"] for stub in stubs}
+
+        def alive() -> dict[str, list[int]]:
+            """Live processes by the allocation they say they are of."""
+            found: dict[str, list[int]] = {}
+            for path in folder.glob("pids-*"):
+                pids = [int(pid) for pid in path.read_text().split()]
+                if live := [pid for pid in pids if _runs(pid, path.name.removeprefix("pids-"))]:
+                    found[path.name.removeprefix("pids-")] = live
+            return found
+
+        eventually(lambda: set(alive()) == wanted, 30)
+        assert all(len(pids) == 1 for pids in alive().values()), "a task runs twice"
+        agent.purge("crash-2")
+        eventually(lambda: not alive())
+
+
+def _runs(pid: int, alloc_id: str) -> bool:
+    try:
+        return f"NOMAD_ALLOC_ID={alloc_id}\0".encode() in Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return False

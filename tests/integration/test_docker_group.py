@@ -23,6 +23,7 @@ from tests.integration.conftest import MakeTask
 from tests.integration.test_docker_driver import Host, container
 
 from lepa.drivers.docker_api import DockerError
+from lepa.drivers.docker_config import container_name
 from lepa.drivers.docker_images import ask_helper, from_config, registry_of
 from lepa.drivers.docker_network import infra_name
 from lepa.drivers.docker_settings import (
@@ -34,7 +35,7 @@ from lepa.drivers.docker_settings import (
     tls_context,
 )
 from lepa.drivers.docker_settings import rules as rules_of
-from lepa.drivers.protocol import DeviceNode, DriverError
+from lepa.drivers.protocol import DeviceNode, DriverError, TaskHandle
 from lepa.model.errors import LepaError
 from lepa.model.resources import DNSConfig
 
@@ -106,6 +107,27 @@ async def test_a_network_that_cannot_be_entered_fails_the_start_and_leaves_nothi
     with pytest.raises(DriverError):
         await host.driver.start(replace(container(make_task, "true"), network_namespace=str(nothing), alloc_id=alloc))
     assert not await exists(host, infra_name(alloc))
+
+
+async def test_a_container_is_taken_up_by_its_name_only_when_it_ran_for_this_start(
+    host: Host, make_task: MakeTask
+) -> None:
+    """What an agent leaves that dies between a start and its note of it (R5)."""
+    task = container(make_task, "sleep 100")
+    nothing = TaskHandle(driver="docker", task_id=task.id)
+    with pytest.raises(LepaError, match="is gone"):
+        await host.driver.recover(task, nothing)
+    await host.driver.make(task, container_name(task))
+    with pytest.raises(LepaError, match="never started"):
+        await host.driver.recover(task, nothing)
+    await host.start(task)
+    other = replace(task, id="another-start")
+    await host.driver.close()
+    host.driver = host.new_driver()
+    with pytest.raises(LepaError, match="never started"):
+        await host.driver.recover(other, replace(nothing, task_id=other.id))
+    await host.driver.recover(task, nothing)
+    assert len(host.driver._containers[task.id].number) == 64
 
 
 async def test_given_devices_appear_in_the_container(host: Host, make_task: MakeTask, tmp_path: Path) -> None:

@@ -255,6 +255,9 @@ class TaskRunner:
         for hook in self._around.hooks:
             self._added = {**self._added, **await hook.recovered(setup)}
         self.env = self._environment()
+        if self.state.state != RUNNING:  # the earlier agent died between the start and its note of it
+            now_ns = self._around.clock.now_ns()
+            self.state = task_events.running(task_events.with_event(self.state, task_events.started(now_ns)), now_ns)
         await self._enter_running(handle, self._record.network)
         return True
 

@@ -135,12 +135,15 @@ class ContainerDriver(ABC):
         number = str(handle.state.get("container_id", ""))
         try:
             await self._api.version()
-            await self._api.inspect(number or container_name(task))
+            found = await self._api.inspect(number or container_name(task))
+            if not number and not _is_started(found, task):
+                raise not_found(f"container {container_name(task)} was never started for this task")
+            number = number or str(found["Id"])
         except DockerError as error:
             if error.status == 404 or not number:
                 raise not_found(f"container {number[:12] or container_name(task)} is gone") from error
             log.warning("container not seen yet container=%s reason=%s", number[:12], error)
-        self._follow(self._take(task, number or container_name(task)))
+        self._follow(self._take(task, number))
 
     async def wait(self, task_id: str) -> ExitResult:
         """Return when the container has ended and its output has been copied."""
@@ -307,6 +310,12 @@ class ContainerDriver(ABC):
         if container is None:
             raise not_found(f"driver {self.name} has no task {task_id!r}")
         return container
+
+
+def _is_started(found: dict[str, Any], task: TaskConfig) -> bool:
+    """Whether a container that bears a task's name is this start's, and has run."""
+    ours = (found["Config"].get("Labels") or {}).get(TASK_ID_LABEL) == task.id
+    return ours and found["State"].get("Status") != "created"
 
 
 def resolve(task: TaskConfig, path: str) -> str:
