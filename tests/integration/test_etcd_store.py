@@ -1,6 +1,6 @@
 """What etcd servers may do to the store: die, stall, forget, lose answers; and certificates.
 
-Over lepa.store.etcd_connection, lepa.store.etcd_session and lepa.store.etcd_watch.
+Over lepa.store.etcd_connection, lepa.store.etcd_requests, lepa.store.etcd_session and lepa.store.etcd_watch.
 """
 
 import asyncio

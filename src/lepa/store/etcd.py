@@ -12,7 +12,7 @@ else's may not do it by itself. Messages are made by protobuf, connections by gr
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
 from lepa.kit.sources import Clock, Random
@@ -31,14 +31,13 @@ from lepa.store.etcd_connection import (
     Tls,
 )
 from lepa.store.etcd_layout import Layout, Root, after, closed, decode_root, encode_root, root_key
+from lepa.store.etcd_requests import changed, commit_request, created, modified
 from lepa.store.etcd_session import Slot, Slots
 from lepa.store.etcd_watch import Watching
 from lepa.store.local import CHANGES_MAX
 from lepa.store.protocol import (
     Change,
     Committed,
-    Compare,
-    Delete,
     Entry,
     Fence,
     Fenced,
@@ -238,7 +237,7 @@ class EtcdStore:
     async def _in_slot(self, slot: Slot, txn: Txn, fence: Fence | None) -> Committed | None:
         """Ask until it is known how the commit ended."""
         layout = self._layout
-        request = _request(layout, slot, txn, fence, self._born)
+        request = commit_request(layout, slot, txn, fence, self._born)
         attempts = 0
 
         async def attempt() -> Any:
@@ -252,7 +251,7 @@ class EtcdStore:
             return await self._not_taken(error, slot, txn, attempts)
         if not answer.succeeded:
             return self._refused(answer, layout, slot, fence, attempts)
-        if any(map(_changed, answer.responses)):
+        if any(map(changed, answer.responses)):
             slot.last = answer.header.revision
         return Committed(True, layout.ours(answer.header.revision))
 
@@ -310,9 +309,9 @@ class EtcdStore:
         return base
 
     async def _put_in_force(self, before: Layout, root: Root, fence: Fence | None) -> None:
-        compares = [_modified(before.root_key, before.written)]
+        compares = [modified(before.root_key, before.written)]
         if fence is not None:
-            compares.append(_created(before.object(fence.key), before.etcds(fence.created)))
+            compares.append(created(before.object(fence.key), before.etcds(fence.created)))
         put = m.RequestOp(request_put=m.PutRequest(key=before.root_key, value=encode_root(root)))
         look = m.RequestOp(request_range=m.RangeRequest(key=before.root_key))
         answer = await self._connection.call(TXN, m.TxnRequest(compare=compares, success=[put], failure=[look]))
@@ -427,65 +426,3 @@ async def _root(connection: EtcdConnection, prefix: bytes, cluster: str) -> Layo
         return Layout(prefix, first, answer.header.revision)
     kv = answer.responses[0].response_range.kvs[0]
     return Layout(prefix, decode_root(kv.value), kv.mod_revision)
-
-
-def _modified(key: bytes, revision: int) -> Any:
-    return m.Compare(key=key, target=m.MODIFIED, mod_revision=revision)
-
-
-def _created(key: bytes, revision: int) -> Any:
-    return m.Compare(key=key, target=m.CREATED, create_revision=revision)
-
-
-def _request(layout: Layout, slot: Slot, txn: Txn, fence: Fence | None, born: Mapping[str, int]) -> Any:
-    """The transaction of a commit; its failure reads why: root, slot, newest commit, leader key."""
-    slot_key, commits = layout.slot(slot.session, slot.number), layout.commits
-    compares = [_modified(layout.root_key, layout.written), _modified(slot_key, slot.last)]
-    newest = m.RangeRequest(
-        key=commits, range_end=after(commits), limit=1, sort_order=m.DESCENDING, sort_target=m.BY_MODIFIED
-    )
-    looks = [m.RangeRequest(key=layout.root_key), m.RangeRequest(key=slot_key), newest]
-    if fence is not None:
-        compares.append(_created(layout.object(fence.key), layout.etcds(fence.created)))
-        looks.append(m.RangeRequest(key=layout.object(fence.key)))
-    compares += _compares(layout, txn.compares)
-    operations = [_operation(layout, operation, born) for operation in txn.operations]
-    operations.append(_mark(layout, slot_key, slot, txn))
-    failure = [m.RequestOp(request_range=look) for look in looks]
-    return m.TxnRequest(compare=compares, success=operations, failure=failure)
-
-
-def _mark(layout: Layout, slot_key: bytes, slot: Slot, txn: Txn) -> Any:
-    """Put the slot; when there are only deletions, not unless one of them finds something: else nothing changes."""
-    put = m.RequestOp(request_put=m.PutRequest(key=slot_key, lease=slot.session))
-    if any(isinstance(operation, Put) for operation in txn.operations):
-        return put
-    absent = [m.Compare(key=layout.object(op.key), target=m.VERSION, version=0) for op in txn.operations]
-    return m.RequestOp(request_txn=m.TxnRequest(compare=absent, failure=[put]))
-
-
-def _operation(layout: Layout, operation: Put | Delete, born: Mapping[str, int]) -> Any:
-    key = layout.object(operation.key)
-    if isinstance(operation, Delete):
-        return m.RequestOp(request_delete_range=m.DeleteRangeRequest(key=key))
-    value = closed(operation.value, born.get(operation.key, 0))
-    return m.RequestOp(request_put=m.PutRequest(key=key, value=value, lease=operation.lease))
-
-
-def _compares(layout: Layout, compares: Iterable[Compare]) -> list[Any]:
-    found = []
-    for compare in compares:
-        key = layout.object(compare.key)
-        if compare.modified is not None:
-            found.append(_modified(key, layout.etcds(compare.modified)))
-        if compare.created is not None:
-            found.append(_created(key, layout.etcds(compare.created)))
-    return found
-
-
-def _changed(response: Any) -> bool:
-    """Whether an operation changed something, by its answer."""
-    kind = response.WhichOneof("one")
-    if kind == "response_delete_range":
-        return bool(response.response_delete_range.deleted)
-    return kind == "response_put" or (kind == "response_txn" and not response.response_txn.succeeded)
