@@ -14,6 +14,7 @@ from tests.builders import make_group, make_job, make_node, make_update
 from tests.integration.server_cluster import FakeNode, cluster
 
 from lepa.kit.durations import SECOND
+from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError
 from lepa.model.job_views import JobSubmission
 from lepa.model.node import DrainSpec, NodeEvent
@@ -25,6 +26,7 @@ from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.methods import METHODS
 from lepa.server.settings import ServerSettings
+from lepa.store.memory import MemoryStore
 
 
 async def test_every_method_has_an_answer() -> None:
@@ -344,3 +346,22 @@ async def test_subscribers_who_ask_for_the_same_share_what_is_made_and_get_it_wh
         keys = [[event.key for batch in batches for event in batch.events] for batches in told]
         assert all(each == [f"job-{number}" for number in range(5)] for each in keys)
         assert all(batch is told[0][at] for batches in told for at, batch in enumerate(batches))
+
+
+async def test_configured_scheduler_settings_are_stored_once_and_what_an_operator_sets_stays() -> None:
+    store = MemoryStore(SystemClock())
+    settings = ServerSettings(scheduler_defaults=SchedulerConfiguration(scheduler_algorithm="spread"))
+    try:
+        async with cluster(store, settings) as c:
+
+            def algorithm() -> str:
+                return c.server.replica.snapshot.scheduler_configuration().scheduler_algorithm
+
+            await c.until(lambda: algorithm() == "spread", "the configured one")
+            other = r.SchedulerConfigurationRequest(configuration=SchedulerConfiguration())
+            await c.caller.call(m.SCHEDULER_CONFIGURATION_SET, other)
+        async with cluster(store, settings) as c:
+            await c.register(make_job())
+            assert c.server.replica.snapshot.scheduler_configuration().scheduler_algorithm == "binpack"
+    finally:
+        await store.close()

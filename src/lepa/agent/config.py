@@ -425,7 +425,7 @@ class Config(Section, frozen=True):
 
 IGNORED = (
     "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "plugin_dir",
-    "server.default_scheduler_config", "server.search",
+    "server.search",
     "server.job_default_priority", "client.default_ineligible",
     "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.disable_hostname",

@@ -30,23 +30,33 @@ class LogTap(logging.Handler):
         number = LEVELS.get(level) or logging.getLevelNamesMapping().get(level.upper(), logging.INFO)
         follower = _Follower(asyncio.get_running_loop(), number, JsonFormatter() if as_json else LineFormatter())
         self._followers.add(follower)
+        self._let_through()
         try:
             while True:
                 yield await follower.next()
         finally:
             self._followers.discard(follower)
+            self._let_through()
+
+    def _let_through(self) -> None:
+        """Let the logger make the lines that followers want, though the other handlers do not write them down."""
+        logger = logging.getLogger("lepa")
+        others = [handler.level for handler in logger.handlers if handler is not self and handler.level]
+        wanted = [*others, *(follower.level for follower in self._followers)]
+        if others:
+            logger.setLevel(min(wanted))
 
 
 class _Follower:
     def __init__(self, loop: asyncio.AbstractEventLoop, level: int, formatter: logging.Formatter) -> None:
         self._loop = loop
-        self._level = level
+        self.level = level
         self._formatter = formatter
         self._queue: asyncio.Queue[bytes] = asyncio.Queue(LINES_MAX)
         self._lost = 0
 
     def offer(self, record: logging.LogRecord) -> None:
-        if record.levelno >= self._level and not self._loop.is_closed():
+        if record.levelno >= self.level and not self._loop.is_closed():
             line = self._formatter.format(record).encode() + b"\n"
             self._loop.call_soon_threadsafe(self._put, line)
 

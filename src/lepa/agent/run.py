@@ -35,7 +35,7 @@ def run(
     handler = set_up_logging(config.log_level, as_json=config.log_json)
     path = log_path(config.log_file)
     try:
-        file = log_to_file(path, as_json=config.log_json) if path is not None else None
+        file = log_to_file(path, config.log_level, as_json=config.log_json) if path is not None else None
     except OSError as error:
         print(f"Error starting agent: log_file {path} cannot be written: {error.strerror or error}", file=sys.stderr)
         return 1

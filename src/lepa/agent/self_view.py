@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import logging
 import math
 import platform
 import resource
@@ -19,7 +18,7 @@ from lepa.agent.gossip_part import GossipPart
 from lepa.agent.log_tap import LogTap
 from lepa.client.client import Client
 from lepa.dns.server import DnsServer
-from lepa.kit.telemetry import Metrics, log_level, log_path
+from lepa.kit.telemetry import Metrics, change_log_level, log_path
 from lepa.model.errors import LepaError
 from lepa.model.stats import Figure
 from lepa.rpc import methods as m
@@ -177,7 +176,7 @@ class SelfView:
 
     def reload(self) -> None:
         """Take in what can change while running: the log level, certificates."""
-        logging.getLogger("lepa").setLevel(log_level(self.config.log_level))
+        change_log_level(self.config.log_level)
         for take_in in self._reloads:
             take_in()
 

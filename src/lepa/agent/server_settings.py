@@ -3,9 +3,11 @@
 from typing import Final
 
 from lepa.agent.addresses import advertised_http, advertised_rpc
-from lepa.agent.config import Config, seconds
+from lepa.agent.config import Config, SchedulerDefaults, seconds
 from lepa.agent.store_settings import server_folder
 from lepa.kit.durations import parse_duration
+from lepa.model.errors import invalid
+from lepa.model.operator import PreemptionConfig, SchedulerConfiguration
 from lepa.server.settings import AclSettings, GarbageSettings, HeartbeatSettings, ServerSettings
 
 SHARED_LEASE_TTL_S: Final = 3.0
@@ -31,6 +33,7 @@ def server_settings(config: Config, version: str, *, several: bool) -> ServerSet
         lease_ttl_s=SHARED_LEASE_TTL_S if several else LONE_LEASE_TTL_S,
         workers=max(1, server.num_schedulers),
         scheduler_types=tuple(server.enabled_schedulers),
+        scheduler_defaults=_scheduler(server.default_scheduler_config),
         versions_kept=server.job_tracked_versions,
         job_max_priority=server.job_max_priority,
         job_max_count=server.job_max_count,
@@ -66,4 +69,25 @@ def acl_settings(config: Config) -> AclSettings:
         key_rotation_s=seconds(server.root_key_rotation_threshold, "server.root_key_rotation_threshold"),
         key_gc_s=seconds(server.root_key_gc_threshold, "server.root_key_gc_threshold"),
         oidc_issuer=server.oidc_issuer,
+    )
+
+
+def _scheduler(defaults: SchedulerDefaults) -> SchedulerConfiguration:
+    """Settings of the scheduler from the configuration file, whose keys Nomad spells in small letters."""
+    if defaults.scheduler_algorithm not in ("binpack", "spread"):
+        raise invalid(
+            "configuration: server.default_scheduler_config.scheduler_algorithm: "
+            f'"{defaults.scheduler_algorithm}" is neither binpack nor spread'
+        )
+    return SchedulerConfiguration(
+        scheduler_algorithm=defaults.scheduler_algorithm,
+        memory_oversubscription_enabled=defaults.memory_oversubscription_enabled,
+        reject_job_registration=defaults.reject_job_registration,
+        pause_eval_broker=defaults.pause_eval_broker,
+        preemption_config=PreemptionConfig(
+            system_scheduler_enabled=defaults.preemption_config.get("system_scheduler_enabled", True),
+            sys_batch_scheduler_enabled=defaults.preemption_config.get("sysbatch_scheduler_enabled", False),
+            batch_scheduler_enabled=defaults.preemption_config.get("batch_scheduler_enabled", False),
+            service_scheduler_enabled=defaults.preemption_config.get("service_scheduler_enabled", False),
+        ),
     )

@@ -47,6 +47,7 @@ def set_up_logging(level: str = "info", *, as_json: bool = False, stream: Any = 
     """Send the package's log lines of `level` and above to `stream` (standard error by default)."""
     handler = logging.StreamHandler(stream or sys.stderr)
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
+    handler.setLevel(log_level(level))
     root = logging.getLogger("lepa")
     root.handlers = [handler]
     root.setLevel(log_level(level))
@@ -63,12 +64,22 @@ def log_path(name: str) -> Path | None:
     return Path(name, "lepa.log") if name.endswith("/") else Path(name)
 
 
-def log_to_file(path: Path, *, as_json: bool = False) -> logging.Handler:
+def change_log_level(level: str) -> None:
+    """Another level for everything that writes lines down. Raises ValueError."""
+    root, number = logging.getLogger("lepa"), log_level(level)
+    for handler in root.handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setLevel(number)
+    root.setLevel(number)
+
+
+def log_to_file(path: Path, level: str = "info", *, as_json: bool = False) -> logging.Handler:
     """Write the same lines to a file too, which only its owner may read. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.touch(mode=0o600)
     handler = RotatingFileHandler(path, maxBytes=LOG_FILE_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8")
     handler.setFormatter(JsonFormatter() if as_json else LineFormatter())
+    handler.setLevel(log_level(level))
     logging.getLogger("lepa").addHandler(handler)
     return handler
 

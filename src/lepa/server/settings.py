@@ -2,6 +2,8 @@
 
 import msgspec
 
+from lepa.model.operator import SchedulerConfiguration
+
 
 class GarbageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How long what has ended is kept."""
@@ -72,6 +74,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     workers: int = 2
     """Evaluations processed at once. Each takes a thread while it computes; more than cores is of no use."""
     scheduler_types: tuple[str, ...] = ("service", "batch", "system", "sysbatch")
+    scheduler_defaults: SchedulerConfiguration = SchedulerConfiguration()
+    """The scheduler's configuration while nobody has stored one; a leader stores it when it is not the usual one."""
     versions_kept: int = 6
     """Versions of a job that `job history` and `job revert` know."""
     job_max_priority: int = 100

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+import pytest
+
 from lepa.agent import config
 from lepa.agent.node_settings import client_settings, numbers
 from lepa.agent.server_settings import server_settings
+from lepa.model.errors import LepaError
 
 RAW = {
     "name": "n1",
@@ -61,3 +64,19 @@ def test_a_server_gets_its_part() -> None:
 def test_numbers_are_read_from_lists_and_ranges() -> None:
     assert numbers("0, 2-4,9") == (0, 2, 3, 4, 9)
     assert numbers("") == ()
+
+
+def test_scheduler_settings_of_the_file_are_the_leaders_first_ones() -> None:
+    block = {
+        "scheduler_algorithm": "spread",
+        "memory_oversubscription_enabled": True,
+        "preemption_config": {"service_scheduler_enabled": True},
+    }
+    raw = {"data_dir": "/x", "server": {"enabled": True, "default_scheduler_config": block}}
+    found = server_settings(config.build(raw).config, "1.9.5", several=False).scheduler_defaults
+    assert (found.scheduler_algorithm, found.memory_oversubscription_enabled) == ("spread", True)
+    assert found.preemption_config.service_scheduler_enabled
+    assert found.preemption_config.system_scheduler_enabled
+    block["scheduler_algorithm"] = "random"
+    with pytest.raises(LepaError, match="neither binpack nor spread"):
+        server_settings(config.build(raw).config, "1.9.5", several=False)

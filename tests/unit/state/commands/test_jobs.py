@@ -170,3 +170,14 @@ def test_only_the_newest_scaling_events_are_kept() -> None:
     events = world.snapshot.scaling_events("default", "web", "web")
     assert [event.message for event in events] == [str(number) for number in range(5, 25)]
     assert keys.THIS_REVISION == -1
+
+
+def test_scaling_may_be_made_conditional() -> None:
+    """B116."""
+    world = World()
+    job = world.job(make_job())
+    with pytest.raises(LepaError, match="job exists with conflicting job modify index"):
+        world.do(commands.scale_job, "default", "web", "web", 3, enforce_index=job.job_modify_index + 1)
+    assert world.snapshot.job("default", "web").task_groups[0].count == 1  # type: ignore[union-attr]
+    world.do(commands.scale_job, "default", "web", "web", 3, enforce_index=job.job_modify_index)
+    assert world.snapshot.job("default", "web").task_groups[0].count == 3  # type: ignore[union-attr]
