@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 from tests.builders import make_job, make_node
 from tests.integration.server_cluster import FakeNode, Report, completes, runs
 from tests.integration.several_servers import Member, Region, region, until
@@ -22,6 +23,7 @@ from lepa.model.job import Job
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.channel import HttpCaller, Lost, ServerSession
+from lepa.server.settings import HeartbeatSettings
 
 ROOM = 100_000
 
@@ -154,6 +156,19 @@ async def test_every_server_streams_every_change_in_order() -> None:
                     seen += [(event.index, event.key) for event in batch.events]
             assert [index for index, _ in seen] == sorted(index for index, _ in seen)
             await stream.aclose()  # type: ignore[attr-defined]
+
+
+async def test_index_zero_does_not_wait_and_index_one_does() -> None:
+    """B140, at a follower of a region in which nothing has happened."""
+    async with region() as made:
+        follower = (await made.followers())[0]
+        call = follower.server.caller.call
+        async with asyncio.timeout(4):
+            reply = await call(m.ALLOCATION_LIST, r.AllocationListRequest(index=0, wait_ns=60 * SECOND))
+        assert reply.index >= 1
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await call(m.ALLOCATION_LIST, r.AllocationListRequest(index=reply.index, wait_ns=60 * SECOND))
 
 
 # Members
@@ -301,6 +316,41 @@ async def test_what_a_node_reports_is_kept_also_when_the_leader_does_not_know_th
         leader.cable.lag_s = 0.4
         await register(leader, make_job("second", count=3))
         await all_run(leader, ["second"], 3)
+
+
+async def test_a_thousand_nodes_come_to_a_new_leader_at_once_and_it_goes_on_leading() -> None:
+    """R19: nobody is refused, all are ready soon, and what is lost at once is placed elsewhere."""
+    patient = HeartbeatSettings(min_ttl_s=60.0, failover_ttl_s=60.0)
+    async with region(heartbeat=patient) as made:
+        leader, followers = await made.leader(), await made.followers()
+        nodes = [make_node(f"node-{number:04}", cpu=2_000, memory_mb=2_000) for number in range(1_000)]
+
+        async def herd(to: list[Member]) -> None:
+            async def come(number: int) -> None:
+                caller = to[number % len(to)].server.caller
+                known = replace(nodes[number], secret_id=f"secret-{number}", status="ready")
+                await caller.call(m.NODE_REGISTER, r.NodeRegisterRequest(node=known))
+
+            await asyncio.gather(*map(come, range(len(nodes))))
+
+        await herd([leader])
+        await register(leader, make_job("wide", count=400))
+        await until(lambda: len(placed(leader, "wide")) == 400, "placed", 30.0)
+        await leader.die()
+        await until(lambda: any(f.server.leads for f in followers), "a new leader")
+        (heir,) = [f for f in followers if f.server.leads]
+        term = heir.server._leadership.key.created
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        await herd(followers)
+        assert loop.time() - began < 60.0
+        assert {one.status for one in heir.server.replica.snapshot.nodes()} == {"ready"}
+        assert heir.server.leads
+        assert heir.server._leadership.key.created == term
+
+
+def placed(member: Member, job_id: str) -> list[str]:
+    return [a.node_id for a in member.server.replica.snapshot.job_allocations("default", job_id)]
 
 
 # Scheduling on followers

@@ -5,6 +5,7 @@ runs again on what the other wrote. A write returns when this server's own snaps
 what was written.
 """
 
+import asyncio
 from collections.abc import Callable
 from typing import Final, Generic, NamedTuple, TypeVar
 
@@ -38,6 +39,7 @@ class Writer:
         self._clock = clock
         self._random = random
         self.fence: Fence | None = None
+        self._drafting = asyncio.Lock()
         self.on_fenced: Callable[[], None] = _nothing
         """Called when the store refuses a write because another server leads."""
         self.metrics: Metrics | None = None
@@ -64,8 +66,9 @@ class Writer:
     async def write(self, command: Callable[[Draft], R]) -> Written[R]:
         """Run a command until its write is not overtaken. Raises what the command raises, Fenced, or timeout."""
         for _ in range(ATTEMPTS_MAX):
-            draft = self.draft_on(self._replica.snapshot)
-            value = command(draft)
+            async with self._drafting:  # one in a turn of the loop: a thousand at once must not keep it from the lease
+                draft = self.draft_on(self._replica.snapshot)
+                value = command(draft)
             if draft.empty:
                 return Written(value, draft.snapshot.index)
             committed = await self._commit(draft)
