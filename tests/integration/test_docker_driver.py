@@ -13,7 +13,7 @@ from tests.components import BUSYBOX_IMAGE
 from tests.integration.conftest import MakeTask
 
 from lepa.drivers.docker import DockerDriver, DockerSettings
-from lepa.drivers.docker_config import VolumesSettings
+from lepa.drivers.docker_rules import VolumesSettings
 from lepa.drivers.protocol import DriverError, TaskConfig
 from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError

@@ -10,10 +10,11 @@ from typing import Any
 from lepa.drivers import usage
 from lepa.drivers.container_driver import Container, ContainerDriver, resolve
 from lepa.drivers.docker_api import DockerApi, DockerError
-from lepa.drivers.docker_config import config_problems, container_body, network_mode, published_ports
+from lepa.drivers.docker_config import container_body, network_mode, published_ports
 from lepa.drivers.docker_images import Images
 from lepa.drivers.docker_leftovers import OWNER_LABEL, Leftovers
 from lepa.drivers.docker_network import GroupNetworks
+from lepa.drivers.docker_rules import config_problems
 from lepa.drivers.docker_settings import DockerSettings, rules, tls_context
 from lepa.drivers.protocol import TaskConfig, TaskHandle, TaskNetwork
 from lepa.drivers.supervised import resolv_conf

@@ -4,7 +4,7 @@ import ssl
 
 import msgspec
 
-from lepa.drivers.docker_config import DEFAULT_CAPABILITIES, AllowedModes, LoggingSettings, Rules, VolumesSettings
+from lepa.drivers.docker_rules import DEFAULT_CAPABILITIES, AllowedModes, LoggingSettings, Rules, VolumesSettings
 
 
 class AuthSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -14,13 +14,12 @@ from lepa.drivers.docker_config import (
     ALLOC_ID_LABEL,
     CPU_PERIOD_US,
     CPU_SHARES_MIN,
-    DEFAULT_CAPABILITIES,
     MIB,
     TASK_ID_LABEL,
-    VolumesSettings,
     published_ports,
 )
 from lepa.drivers.docker_config import mapping_of as port_mapping_of
+from lepa.drivers.docker_rules import DEFAULT_CAPABILITIES, VolumesSettings
 from lepa.drivers.protocol import DriverError, TaskConfig
 from lepa.drivers.signals import signal_number
 from lepa.kit.durations import parse_duration

@@ -1,16 +1,11 @@
+"""What Docker is told of a task (lepa.drivers.docker_config, lepa.drivers.docker_rules)."""
+
 from typing import Any
 
 import pytest
 
-from lepa.drivers.docker_config import (
-    AllowedModes,
-    Rules,
-    VolumesSettings,
-    config_problems,
-    container_body,
-    container_name,
-    published_ports,
-)
+from lepa.drivers.docker_config import container_body, container_name, published_ports
+from lepa.drivers.docker_rules import AllowedModes, Rules, VolumesSettings, config_problems
 from lepa.drivers.protocol import DriverError, TaskConfig
 from lepa.model.resources import (
     AllocatedCpuResources,

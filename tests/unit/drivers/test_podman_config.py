@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from lepa.drivers.docker_config import VolumesSettings
+from lepa.drivers.docker_rules import VolumesSettings
 from lepa.drivers.podman_config import (
     HostLimits,
     PodmanSettings,
