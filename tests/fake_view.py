@@ -15,6 +15,7 @@ from lepa.model.operator import SchedulerConfiguration
 from lepa.model.plan import Plan
 from lepa.model.tenancy import NodePool
 from lepa.model.usage import NodeUsage, usage_of
+from lepa.model.volume import CSIClaim, CSIVolume, TaskGroupHostVolumeClaim
 from lepa.scheduler.columns import NodeColumns
 from lepa.scheduler.outcome import Outcome
 from lepa.scheduler.plan_check import check_plan
@@ -43,6 +44,9 @@ class FakeView:
         self.pools: dict[str, NodePool] = {}
         self.deployments: list[Deployment] = []
         self.evaluations: dict[str, Evaluation] = {}
+        self.claims: list[TaskGroupHostVolumeClaim] = []
+        self.volumes: dict[tuple[str, str], CSIVolume] = {}
+        self.held: list[CSIClaim] = []
         self.new_id = Ids()
         self.columns = NodeColumns()
         self.now_ns = 1_000 * HOUR
@@ -91,6 +95,19 @@ class FakeView:
 
     def scheduler_configuration(self) -> SchedulerConfiguration:
         return self.configuration
+
+    def allocation(self, alloc_id: str) -> Allocation | None:
+        return self._allocs.get(alloc_id)
+
+    def volume_claims(self, namespace: str, job_id: str, group: str) -> Sequence[TaskGroupHostVolumeClaim]:
+        wanted = (namespace, job_id, group)
+        return [c for c in self.claims if (c.namespace, c.job_id, c.task_group_name) == wanted]
+
+    def csi_volume(self, namespace: str, volume_id: str) -> CSIVolume | None:
+        return self.volumes.get((namespace, volume_id))
+
+    def csi_claims(self, namespace: str, volume_id: str) -> Sequence[CSIClaim]:
+        return [claim for claim in self.held if (claim.namespace, claim.volume_id) == (namespace, volume_id)]
 
     def touched_nodes(self, since: int) -> frozenset[str] | None:
         return frozenset(node for node, index in self._touched.items() if index > since)

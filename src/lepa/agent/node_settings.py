@@ -45,6 +45,8 @@ def client_settings(config: Config, data: Path, http_address: str, version: str,
             ClientHostVolumeConfig(name=name, path=volume.path, read_only=volume.read_only)
             for name, volume in client.host_volume.items()
         ),
+        host_volumes_path=Path(client.host_volumes_dir or data / "host_volumes"),
+        host_volume_plugin_path=Path(client.host_volume_plugin_dir or data / "host_volume_plugins"),
         host_networks=tuple(
             ClientHostNetworkConfig(
                 name=name, cidr=network.cidr, interface=network.interface, reserved_ports=network.reserved_ports

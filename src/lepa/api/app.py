@@ -23,10 +23,10 @@ from lepa.api import (
     keyring,
     kv,
     openapi,
-    plugins,
     resources,
     streams,
     variables,
+    volumes,
 )
 from lepa.api.doors import door_of
 from lepa.api.edge import Edge, Handle, Route
@@ -40,12 +40,12 @@ ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *resources.ROUTES,
     *kv.ROUTES,
+    *volumes.ROUTES,
     *files.ROUTES,
     *streams.ROUTES,
     *agent.ROUTES,
     *cluster.ROUTES,
     *debug.ROUTES,
-    *plugins.ROUTES,
     *enterprise.ROUTES,
     *acl.ROUTES,
     *variables.ROUTES,

@@ -201,6 +201,30 @@ MODEL: Tree = {
     "stop": Row("lepa.cli.model:model_stop", "Stop a model's replicas and forget it"),
     "top": Row("lepa.cli.model:model_top", "Show what applications and models do now"),
 }
+VOLUME: Tree = {
+    "claim": Branch(
+        "Look at the volumes that instances of groups keep",
+        {
+            "delete": Row("lepa.cli.volume:claim_delete", "Let the next instance have any volume of the name"),
+            "list": Row("lepa.cli.volume:claim_list", "List the volumes that instances of groups keep"),
+        },
+    ),
+    "create": Row("lepa.cli.volume:create", "Make a volume and register it"),
+    "delete": Row("lepa.cli.volume:delete", "Remove a volume with what is stored in it"),
+    "deregister": Row("lepa.cli.volume:deregister", "Forget a CSI volume; what is stored stays"),
+    "detach": Row("lepa.cli.volume:detach", "Take a CSI volume off a node"),
+    "init": Row("lepa.cli.volume:init", "Write an example volume specification"),
+    "register": Row("lepa.cli.volume:register", "Register a volume that is there already"),
+    "snapshot": Branch(
+        "Work with snapshots of CSI volumes",
+        {
+            "create": Row("lepa.cli.volume:snapshot_create", "Make a snapshot"),
+            "delete": Row("lepa.cli.volume:snapshot_delete", "Remove a snapshot"),
+            "list": Row("lepa.cli.volume:snapshot_list", "List the snapshots that a plugin knows"),
+        },
+    ),
+    "status": Row("lepa.cli.volume:status", "List volumes, or show one"),
+}
 COMMANDS: Tree = {
     "action": Row("lepa.cli.job_action:action", "Run an action that a job's author wrote down"),
     "agent": Row("lepa.cli.agent:agent", "Run an agent: server, client or both"),
@@ -308,6 +332,7 @@ COMMANDS: Tree = {
     "top": Row("lepa.cli.top:top", "Show nodes, jobs and allocations live"),
     "ui": Row("lepa.cli.operator:ui", "Say where a browser shows the cluster", hidden=True),
     "validate": Row("lepa.cli.job_submit:validate", "Check a job file"),
+    "volume": Branch("Work with volumes", VOLUME),
     "version": Row("lepa.cli.version:version", "Print the version"),
     # Names of old
     "alloc-status": Row("lepa.cli.alloc:status", "Show an allocation", hidden=True),

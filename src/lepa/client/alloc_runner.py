@@ -18,6 +18,8 @@ from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_health import AllocHealth
 from lepa.client.alloc_services import GROUP, AllocServices, checks_count
 from lepa.client.checks import Checks
+from lepa.client.csi.mounts import CsiMounts
+from lepa.client.csi.plugins import CsiPluginHook, CsiPlugins
 from lepa.client.devices import Devices
 from lepa.client.hooks.protocol import HookError, QuietHook, Setup, TaskHook
 from lepa.client.instances import Check, Source
@@ -70,6 +72,8 @@ class NodeParts:
     earlier: "Callable[[Allocation], list[AllocRunner]]"
     builders: asyncio.Semaphore
     networks: Networks
+    volumes: CsiMounts
+    csi_plugins: CsiPlugins
     kill_timeout_max_s: float = 30.0
     options: Mapping[str, str] = field(default_factory=dict)
     devices: Devices = field(default_factory=Devices)
@@ -102,6 +106,7 @@ class AllocRunner:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._networks: dict[str, TaskNetwork | None] = {}
         self._network = HOST_NETWORK
+        self._csi_volumes: dict[str, str] = {}
         self._services = AllocServices(parts.services, restored=records is not None)
         self.checks = Checks(
             parts.http, parts.clock, parts.random, self._checked, self._check_restart, self._run_script
@@ -115,7 +120,9 @@ class AllocRunner:
     def _runner(self, task: Task, record: TaskRecord | None) -> TaskRunner:
         node = self._parts.node()
         place = Place(node, self._parts.region, self._job, self._group, task, self.alloc, Directories("", "", ""))
-        place = place._replace(namespace=self._network.namespace, hosts=self._network.hosts)
+        place = place._replace(
+            namespace=self._network.namespace, hosts=self._network.hosts, csi_volumes=self._csi_volumes
+        )
         around = Surroundings(
             driver=self._parts.drivers.get(task.driver) or AbsentDriver(task.driver),
             directory=self.directory,
@@ -126,10 +133,18 @@ class AllocRunner:
             may_start=self._parts.may_start,
             devices=self._parts.devices,
             options=self._parts.options,
-            hooks=[*self._parts.hooks(self.directory, place), _ServicesHook(self, task.name)],
+            hooks=[*self._parts.hooks(self.directory, place), *self._csi_hooks(place), _ServicesHook(self, task.name)],
+            more_mounts=self._parts.csi_plugins.mounts,
             kill_timeout_max_s=self._parts.kill_timeout_max_s,
         )
         return TaskRunner(place, around, self._changed, record)
+
+    def _csi_hooks(self, place: Place) -> list[TaskHook]:
+        if place.task.csi_plugin_config is None:
+            return []
+        driver = self._parts.drivers.get(place.task.driver)
+        isolated = driver is not None and driver.capabilities.isolation != "none"
+        return [CsiPluginHook(self._parts.csi_plugins, place, isolated=isolated)]
 
     def _health_watch(self) -> AllocHealth | None:
         status, now = self.alloc.deployment_status, self._parts.clock.now()
@@ -207,7 +222,8 @@ class AllocRunner:
         for name, runner in self.runners.items():
             task = by_name.get(name, runner.task)
             place = runner.place._replace(job=self._job, group=self._group, task=task, alloc=self.alloc)
-            runner.replace_place(place._replace(namespace=self._network.namespace, hosts=self._network.hosts))
+            place = place._replace(namespace=self._network.namespace, hosts=self._network.hosts)
+            runner.replace_place(place._replace(csi_volumes=self._csi_volumes))
         for owner in [GROUP, *self.runners]:
             if self._services.offers(owner):
                 self.offer(owner)
@@ -258,6 +274,7 @@ class AllocRunner:
         finally:
             await self.checks.close()
         self._withdraw([GROUP, *self.runners])
+        await self._parts.volumes.unmount(self.alloc.id)
         await self._parts.networks.detach(self.alloc.id)
         await asyncio.to_thread(self.directory.drop_secrets)
         self.finished.set()
@@ -277,7 +294,19 @@ class AllocRunner:
         except OSError as error:
             self._setup_failed(f"cannot make directories: {error}")
             return False
-        return await self._attach()
+        return await self._attach() and await self._mount_volumes()
+
+    async def _mount_volumes(self) -> bool:
+        """Mount the group's CSI volumes, or take up those that are mounted; False when that failed."""
+        try:
+            found = await self._parts.volumes.mount(self.alloc, self._group, lambda: self._stopping)
+        except LepaError as error:
+            self._setup_failed(f"cannot mount volumes: {error.message}")
+            return False
+        if found:
+            self._csi_volumes = found
+            self._replace_places()
+        return True
 
     async def _attach(self) -> bool:
         """Make or take up the group's network; False when that failed."""

@@ -25,6 +25,9 @@ from lepa.client import files, node_stats, secrets_mount
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_runner import Hooks, NodeParts
 from lepa.client.allocations import Allocations
+from lepa.client.csi.controller import CsiController
+from lepa.client.csi.mounts import CsiMounts
+from lepa.client.csi.plugins import CsiPlugins
 from lepa.client.devices import Devices
 from lepa.client.figures import Placed, allocation_figures, happenings, node_figures
 from lepa.client.fingerprint.registry import Fingerprint
@@ -39,11 +42,14 @@ from lepa.client.local_state import LocalState
 from lepa.client.network.networks import Networks
 from lepa.client.network.overlays import Overlays
 from lepa.client.network.tunnels import names
+from lepa.client.node_desk import Handler, NodeDesk
 from lepa.client.node_options import hidden_variables
 from lepa.client.server_link import ServerLink
 from lepa.client.service_sync import ServiceSync
 from lepa.client.settings import ClientSettings
 from lepa.client.shipping.shipper import Shipping
+from lepa.client.storage.host_plugins import Plugin, find_plugins
+from lepa.client.storage.host_volumes import HostVolumes
 from lepa.client.task_env import Place
 from lepa.drivers.protocol import Driver
 from lepa.kit.sources import Clock, Random
@@ -52,6 +58,7 @@ from lepa.kit.telemetry import Metrics
 from lepa.model.allocation import Allocation
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.node import (
+    ClientHostVolumeConfig,
     Node,
     NodeReservedCpuResources,
     NodeReservedDiskResources,
@@ -175,7 +182,11 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._state = LocalState(self._settings.directory / "state.db")
-        self._link.change(await self._make_node())
+        self._host_volumes = HostVolumes(self._state, {}, self._volumes_changed)
+        node = await self._make_node()
+        self._host_volumes = HostVolumes(self._state, self._volume_plugins(node), self._volumes_changed)
+        await self._host_volumes.restore()
+        self._link.change(replace(node, host_volumes=self._all_host_volumes()))
         self._http = aiohttp.ClientSession(
             timeout=aiohttp.ClientTimeout(total=None),
             connector=aiohttp.TCPConnector(limit=CONNECTIONS_MAX, force_close=True),
@@ -184,6 +195,8 @@ class Client:
         self._networks = Networks(self._settings, self._state, self._overlays)
         self._downloads = guarded_session(self._settings.artifacts)
         self._shipping = Shipping(self._settings.ship_logs, self._http, self._clock, self._random, self._metrics)
+        self._csi_plugins = CsiPlugins(self._settings.directory, self._clock, self._plugins_changed)
+        self._csi_mounts = CsiMounts(self._csi_plugins, self._state, self._link, self._clock)
         self._allocations = Allocations(self._settings, self._state, self._link, self._clock)
         self._allocations.parts = self._parts()
         self._allocations.reports.on_told = self._count
@@ -200,6 +213,7 @@ class Client:
             "disconnection": self._allocations.watch_disconnection(),
             "services": self._services.run(),
             "drivers": self._watch_drivers(),
+            "desk": NodeDesk(self._link, self._clock, self._handlers()).run(),
         }.items():
             self._tasks.start(name, loop)
         return self
@@ -209,6 +223,7 @@ class Client:
             await self._allocations.stop_all(STOP_S)
         await self._tasks.close()
         await self._allocations.close()
+        await self._csi_plugins.close()
         await self._overlays.close()
         for driver in self._drivers.values():
             await driver.close()
@@ -237,6 +252,8 @@ class Client:
             earlier=self._allocations.earlier,
             builders=asyncio.Semaphore(BUILDERS_MAX),
             networks=self._networks,
+            volumes=self._csi_mounts,
+            csi_plugins=self._csi_plugins,
             kill_timeout_max_s=self._settings.max_kill_timeout_s,
             devices=self._devices,
         )
@@ -310,6 +327,32 @@ class Client:
             attributes |= info.attributes if info.detected else {}
         resources = replace(node.node_resources, devices=await self._devices.fingerprint())
         return replace(node, drivers=found, attributes=attributes, node_resources=resources)
+
+    # Volumes
+
+    def _volume_plugins(self, node: Node) -> dict[str, Plugin]:
+        folder = self._settings.host_volume_plugin_dir
+        return find_plugins(folder, self._settings.host_volumes_dir, node.id, node.node_pool)
+
+    def _all_host_volumes(self) -> dict[str, ClientHostVolumeConfig]:
+        """Those of the settings win over those of the same name that were made later."""
+        return self._host_volumes.offered() | {volume.name: volume for volume in self._settings.host_volumes}
+
+    def _volumes_changed(self) -> None:
+        self._link.change(replace(self.node, host_volumes=self._all_host_volumes()))
+
+    def _handlers(self) -> dict[str, Handler]:
+        """What servers may ask of this node."""
+        return {
+            "host-volume.create": self._host_volumes.create,
+            "host-volume.register": self._host_volumes.register,
+            "host-volume.delete": self._host_volumes.delete,
+            "csi.node-detach": self._csi_mounts.detach,
+            **CsiController(self._csi_plugins).handlers(),
+        }
+
+    def _plugins_changed(self) -> None:
+        self._link.change(self._csi_plugins.of_node(self.node))
 
     def _overlays_changed(self) -> None:
         """Offer the overlays that work now."""

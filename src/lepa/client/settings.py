@@ -71,6 +71,8 @@ class ClientSettings(msgspec.Struct, frozen=True):
     min_dynamic_port: int = 20_000
     max_dynamic_port: int = 32_000
     host_volumes: tuple[ClientHostVolumeConfig, ...] = ()
+    host_volumes_path: Path | None = None
+    host_volume_plugin_path: Path | None = None
     host_networks: tuple[ClientHostNetworkConfig, ...] = ()
     cloud_metadata_url: str = ""
     max_kill_timeout_s: float = 30.0
@@ -93,3 +95,13 @@ class ClientSettings(msgspec.Struct, frozen=True):
     allocs_max: int = 0
     exit_with_agent: bool = False
     version: str = ""
+
+    @property
+    def host_volumes_dir(self) -> Path:
+        """Where plugins make volumes."""
+        return self.host_volumes_path or self.directory / "host_volumes"
+
+    @property
+    def host_volume_plugin_dir(self) -> Path:
+        """Where programs are that make volumes."""
+        return self.host_volume_plugin_path or self.directory / "host_volume_plugins"

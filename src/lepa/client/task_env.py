@@ -59,7 +59,10 @@ class Directories(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Everything a task's environment is made of. namespace, hosts: of the group's network, "" for the host's."""
+    """Everything a task's environment is made of. namespace, hosts: of the group's network, "" for the host's.
+
+    csi_volumes: host paths of the group's CSI volumes by the label of their block.
+    """
 
     node: Node
     region: str
@@ -70,6 +73,7 @@ class Place(NamedTuple):
     directories: Directories
     namespace: str = ""
     hosts: str = ""
+    csi_volumes: Mapping[str, str] = {}
 
 
 def built_in(place: Place) -> dict[str, str]:

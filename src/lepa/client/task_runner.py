@@ -61,6 +61,7 @@ class Surroundings:
     may_start: asyncio.Event
     hooks: Sequence[TaskHook] = ()
     devices: Devices = field(default_factory=Devices)
+    more_mounts: Callable[[Place], Sequence[Mount]] = lambda place: ()
     kill_timeout_max_s: float = 30.0
     options: Mapping[str, str] = field(default_factory=dict)
 
@@ -280,7 +281,7 @@ class TaskRunner:
             return False
         self._added, self.env = added, self._environment(added)
         config = self._config(f"{self.place.alloc.id}-{self.task.name}-{self._around.random.uuid()[:8]}")
-        mounts = (*volumes.mounts(self.place), *self._own_hosts_file(), *self._reserved.mounts)
+        mounts = (*volumes.mounts(self.place), *self._own_mounts(), *self._reserved.mounts)
         config = replace(config, mounts=mounts, devices=self._reserved.devices)
         if problems := self._around.driver.problems(config.config):
             text = f"failed to parse config: {'; '.join(problems)}"
@@ -341,12 +342,16 @@ class TaskRunner:
         host = self._around.host_env if self._around.driver.capabilities.isolation != "image" else {}
         return task_env.build(self.place, host)
 
-    def _own_hosts_file(self) -> list[Mount]:
-        """In the group's network a task with a root of its own gets a file of hosts that fits the network."""
+    def _own_mounts(self) -> list[Mount]:
+        """What the task needs beside its volumes.
+
+        In the group's network a task with a root of its own gets a file of hosts that fits the network.
+        """
+        found = list(self._around.more_mounts(self.place))
         isolated = self._around.driver.capabilities.isolation != "none"
-        if not self.place.hosts or not isolated or self.task.config.get("network_mode"):
-            return []
-        return [Mount(host_path=self.place.hosts, task_path="/etc/hosts", read_only=True)]
+        if self.place.hosts and isolated and not self.task.config.get("network_mode"):
+            found.append(Mount(host_path=self.place.hosts, task_path="/etc/hosts", read_only=True))
+        return found
 
     def _config(self, task_id: str) -> TaskConfig:
         return task_config(self.place, self._around.directory, task_id, self.env)

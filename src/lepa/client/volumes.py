@@ -1,8 +1,14 @@
-"""Pure: volumes of the host that a task mounts -> mounts for its driver."""
+"""Pure: volumes that a task mounts -> mounts for its driver."""
 
 from lepa.client.task_env import Place
 from lepa.drivers.protocol import Mount
 from lepa.model.errors import LepaError
+from lepa.model.job import VolumeRequest
+from lepa.model.volume import READERS
+from lepa.model.volume_use import source_of
+
+PROPAGATION = {"private": "private", "host-to-task": "rslave", "bidirectional": "rshared"}
+"""The job file's words in those of mount(8)."""
 
 
 def mounts(place: Place) -> tuple[Mount, ...]:
@@ -15,24 +21,27 @@ def mounts(place: Place) -> tuple[Mount, ...]:
         request = place.group.volumes.get(wanted.volume)
         if request is None:
             raise LepaError("invalid", f'task "{place.task.name}" mounts an unknown volume "{wanted.volume}"')
-        if request.type != "host":
-            raise LepaError("unsupported", f'this node cannot mount volumes of type "{request.type}"')
-        source = request.source + (_index(place.alloc.name) if request.per_alloc else "")
-        volume = place.node.host_volumes.get(source)
-        if volume is None:
-            raise LepaError("invalid", f'this node has no volume "{source}"')
-        read_only = wanted.read_only or request.read_only or volume.read_only
+        path, read_only = _host_path(place, wanted.volume, request)
         found.append(
             Mount(
-                host_path=volume.path,
+                host_path=path,
                 task_path=wanted.destination,
-                read_only=read_only,
-                propagation=wanted.propagation_mode or "private",
+                read_only=wanted.read_only or read_only,
+                propagation=PROPAGATION.get(wanted.propagation_mode, wanted.propagation_mode) or "private",
             )
         )
     return tuple(found)
 
 
-def _index(name: str) -> str:
-    """`[2]` of an allocation's name."""
-    return name[name.rfind("[") :]
+def _host_path(place: Place, label: str, request: VolumeRequest) -> tuple[str, bool]:
+    """Where a volume is on the host, and whether it is only to be read. Raises LepaError(invalid)."""
+    reads = request.read_only or request.access_mode in READERS
+    source = source_of(request, place.alloc.name)
+    if request.type == "csi":
+        if label not in place.csi_volumes:
+            raise LepaError("invalid", f'CSI volume "{source}" is not mounted on this node')
+        return place.csi_volumes[label], reads
+    volume = place.node.host_volumes.get(source)
+    if volume is None:
+        raise LepaError("invalid", f'this node has no volume "{source}"')
+    return volume.path, reads or volume.read_only

@@ -6,6 +6,7 @@ from msgspec import field
 
 from lepa.kit.durations import ZERO_TIME
 from lepa.model.resources import NetworkResource
+from lepa.model.volume import CSIInfo
 from lepa.model.wire import Wire
 
 
@@ -173,12 +174,18 @@ class DrainMetadata(Wire, frozen=True):
 
 
 class ClientHostVolumeConfig(Wire, frozen=True):
-    """A directory of the host that jobs may mount."""
+    """A directory of the host that jobs may mount. id: of a volume that was made while the agent ran.
+
+    Of such a one also: namespace, and the modes in which it may be used (none: in all).
+    """
 
     name: str = ""
     path: str = ""
     read_only: bool = False
     id: str = ""
+    namespace: str = ""
+    access_modes: tuple[str, ...] = ()
+    attachment_modes: tuple[str, ...] = ()
 
 
 class ClientHostNetworkConfig(Wire, frozen=True):
@@ -216,8 +223,8 @@ class Node(Wire, frozen=True):
     status_updated_at: int = 0
     events: tuple[NodeEvent, ...] = ()
     drivers: dict[str, DriverInfo] = {}
-    csi_controller_plugins: dict[str, Any] = {}
-    csi_node_plugins: dict[str, Any] = {}
+    csi_controller_plugins: dict[str, CSIInfo] = {}
+    csi_node_plugins: dict[str, CSIInfo] = {}
     host_volumes: dict[str, ClientHostVolumeConfig] = {}
     gc_volumes_on_node_gc: bool = field(default=False, name="GCVolumesOnNodeGC")
     host_networks: dict[str, ClientHostNetworkConfig] = {}

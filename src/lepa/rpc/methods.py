@@ -40,10 +40,20 @@ from lepa.model.plan import PlanResult
 from lepa.model.policies import ScalingPolicy
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
+from lepa.model.volume import (
+    CSIPlugin,
+    CSIPluginListStub,
+    CSIVolListStub,
+    CSIVolume,
+    HostVolume,
+    HostVolumeStub,
+    TaskGroupHostVolumeClaim,
+)
 from lepa.rpc import acl_requests as a
 from lepa.rpc import kv_requests as k
 from lepa.rpc import requests as r
 from lepa.rpc import server_requests as s
+from lepa.rpc import volume_requests as v
 from lepa.rpc.overlay_requests import OverlayLeaseRequest
 
 Q = TypeVar("Q", bound=r.Request)
@@ -233,6 +243,66 @@ OVERLAY_LEASE: Method[OverlayLeaseRequest, OverlayLease] = Method(
 OVERLAY_LEASES: Method[r.ReadRequest, tuple[OverlayLease, ...]] = Method(
     "Overlay.Leases", r.ReadRequest, tuple[OverlayLease, ...], "read"
 )
+
+# Volumes, and what servers ask nodes to do
+HOST_VOLUME_LIST: Method[v.VolumeListRequest, tuple[HostVolumeStub, ...]] = Method(
+    "HostVolume.List", v.VolumeListRequest, tuple[HostVolumeStub, ...], "read"
+)
+HOST_VOLUME_GET: Method[r.ReadRequest, HostVolume | None] = Method(
+    "HostVolume.Get", r.ReadRequest, HostVolume | None, "read"
+)
+HOST_VOLUME_CREATE: Method[v.HostVolumeWriteRequest, v.HostVolumeWritten] = Method(
+    "HostVolume.Create", v.HostVolumeWriteRequest, v.HostVolumeWritten, "write"
+)
+HOST_VOLUME_REGISTER: Method[v.HostVolumeWriteRequest, v.HostVolumeWritten] = Method(
+    "HostVolume.Register", v.HostVolumeWriteRequest, v.HostVolumeWritten, "write"
+)
+HOST_VOLUME_DELETE: Method[v.VolumeRequest, None] = Method("HostVolume.Delete", v.VolumeRequest, None, "write")
+VOLUME_CLAIM_LIST: Method[v.ClaimListRequest, tuple[TaskGroupHostVolumeClaim, ...]] = Method(
+    "TaskGroupHostVolumeClaim.List", v.ClaimListRequest, tuple[TaskGroupHostVolumeClaim, ...], "read"
+)
+VOLUME_CLAIM_DELETE: Method[v.VolumeRequest, None] = Method(
+    "TaskGroupHostVolumeClaim.Delete", v.VolumeRequest, None, "write"
+)
+CSI_VOLUME_LIST: Method[v.VolumeListRequest, tuple[CSIVolListStub, ...]] = Method(
+    "CSIVolume.List", v.VolumeListRequest, tuple[CSIVolListStub, ...], "read"
+)
+CSI_VOLUME_GET: Method[r.ReadRequest, CSIVolume | None] = Method(
+    "CSIVolume.Get", r.ReadRequest, CSIVolume | None, "read"
+)
+CSI_VOLUME_REGISTER: Method[v.CSIVolumeWriteRequest, v.CSIVolumesWritten] = Method(
+    "CSIVolume.Register", v.CSIVolumeWriteRequest, v.CSIVolumesWritten, "write"
+)
+CSI_VOLUME_CREATE: Method[v.CSIVolumeWriteRequest, v.CSIVolumesWritten] = Method(
+    "CSIVolume.Create", v.CSIVolumeWriteRequest, v.CSIVolumesWritten, "write"
+)
+CSI_VOLUME_DEREGISTER: Method[v.VolumeRequest, None] = Method("CSIVolume.Deregister", v.VolumeRequest, None, "write")
+CSI_VOLUME_DELETE: Method[v.VolumeRequest, None] = Method("CSIVolume.Delete", v.VolumeRequest, None, "write")
+CSI_VOLUME_DETACH: Method[v.VolumeRequest, None] = Method("CSIVolume.Detach", v.VolumeRequest, None, "write")
+CSI_VOLUME_CLAIM: Method[v.CSIClaimRequest, v.CSIClaimed] = Method(
+    "CSIVolume.Claim", v.CSIClaimRequest, v.CSIClaimed, "write"
+)
+CSI_VOLUME_RELEASE: Method[v.CSIReleaseRequest, None] = Method("CSIVolume.Release", v.CSIReleaseRequest, None, "write")
+CSI_VOLUME_EXTERNAL: Method[v.CSIExternalRequest, v.CSIExternalVolumes] = Method(
+    "CSIVolume.ListExternal", v.CSIExternalRequest, v.CSIExternalVolumes, "write"
+)
+CSI_SNAPSHOT_CREATE: Method[v.CSISnapshotRequest, v.CSISnapshots] = Method(
+    "CSIVolume.CreateSnapshot", v.CSISnapshotRequest, v.CSISnapshots, "write"
+)
+CSI_SNAPSHOT_DELETE: Method[v.CSISnapshotRequest, None] = Method(
+    "CSIVolume.DeleteSnapshot", v.CSISnapshotRequest, None, "write"
+)
+CSI_SNAPSHOT_LIST: Method[v.CSIExternalRequest, v.CSISnapshots] = Method(
+    "CSIVolume.ListSnapshots", v.CSIExternalRequest, v.CSISnapshots, "write"
+)
+CSI_PLUGIN_LIST: Method[r.ReadRequest, tuple[CSIPluginListStub, ...]] = Method(
+    "CSIPlugin.List", r.ReadRequest, tuple[CSIPluginListStub, ...], "read"
+)
+CSI_PLUGIN_GET: Method[r.ReadRequest, CSIPlugin | None] = Method(
+    "CSIPlugin.Get", r.ReadRequest, CSIPlugin | None, "read"
+)
+NODE_WORK: Method[v.NodeWorkRequest, v.NodeWorkList] = Method("Node.Work", v.NodeWorkRequest, v.NodeWorkList, "read")
+NODE_WORK_DONE: Method[v.NodeWorkDone, None] = Method("Node.WorkDone", v.NodeWorkDone, None, "write")
 
 # Services
 SERVICE_LIST: Method[r.ReadRequest, tuple[r.NamespaceServices, ...]] = Method(

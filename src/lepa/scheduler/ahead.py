@@ -14,6 +14,7 @@ from lepa.model.node import Node
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.tenancy import NodePool
 from lepa.model.usage import NodeUsage
+from lepa.model.volume import CSIClaim, CSIVolume, TaskGroupHostVolumeClaim
 from lepa.scheduler.view import View
 
 
@@ -79,6 +80,21 @@ class Ahead:
 
     def scheduler_configuration(self) -> SchedulerConfiguration:
         return self.view.scheduler_configuration()
+
+    def allocation(self, alloc_id: str) -> Allocation | None:
+        for here in self._allocs.values():
+            if (found := here.get(alloc_id)) is not None:
+                return found
+        return self.view.allocation(alloc_id)
+
+    def volume_claims(self, namespace: str, job_id: str, group: str) -> Sequence[TaskGroupHostVolumeClaim]:
+        return self.view.volume_claims(namespace, job_id, group)
+
+    def csi_volume(self, namespace: str, volume_id: str) -> CSIVolume | None:
+        return self.view.csi_volume(namespace, volume_id)
+
+    def csi_claims(self, namespace: str, volume_id: str) -> Sequence[CSIClaim]:
+        return self.view.csi_claims(namespace, volume_id)
 
     def touched_nodes(self, since: int) -> frozenset[str] | None:
         return self.view.touched_nodes(since)

@@ -24,6 +24,7 @@ from lepa.scheduler.feasible import Check, datacenter_matches, group_checks, is_
 from lepa.scheduler.place import GroupPlacer
 from lepa.scheduler.rank import SLOTS_EXHAUSTED
 from lepa.scheduler.reasons import failed_check_words
+from lepa.scheduler.volumes import bind
 
 NODES_SHOWN: Final = 200
 TRIALS_MAX: Final = 1_000
@@ -66,6 +67,7 @@ class _Look:
     """One look at all nodes. running, placed: allocations of the group by row, now and when placed anew."""
 
     def __init__(self, context: Context, job: Job, group: TaskGroup) -> None:
+        group = bind(context.view, job, group, f"{job.id}.{group.name}[0]")
         self._context, self._columns, self._job, self._group = context, context.columns, job, group
         self._proposal = Proposal(context.view, context.columns)
         own, others = self._siblings()

@@ -15,11 +15,12 @@ from functools import lru_cache
 from typing import Protocol
 
 from lepa.model.constraint import Affinity, Constraint
-from lepa.model.job import Job, TaskGroup
-from lepa.model.node import Node
+from lepa.model.job import Job, TaskGroup, VolumeRequest
+from lepa.model.node import ClientHostVolumeConfig, Node
 from lepa.model.resources import RequestedDevice
 from lepa.scheduler.devices import devices_suffice
 from lepa.scheduler.operators import satisfies
+from lepa.scheduler.volumes import BoundRequest
 
 DISTINCT_HOSTS = "distinct_hosts"
 DISTINCT_PROPERTY = "distinct_property"
@@ -59,7 +60,7 @@ def group_checks(job: Job, group: TaskGroup) -> list[Check]:
     checks += [_driver_check(driver) for driver in sorted({task.driver for task in group.tasks})]
     checks += [constraint_check(constraint) for constraint in _plain(group.constraints)]
     checks += [constraint_check(c) for task in group.tasks for c in _plain(task.constraints)]
-    checks += _volume_checks(group)
+    checks += _volume_checks(job, group)
     checks += _network_checks(group)
     devices = tuple(device for task in group.tasks for device in task.resources.devices)
     if devices:
@@ -217,26 +218,92 @@ def _driver_check(driver: str) -> Check:
 
 @dataclass(frozen=True)
 class HostVolumeColumn:
-    """What a node offers under a volume's name: "", "read-only" or "writable"."""
+    """What a node offers under a volume's name: "", "read-only" or "writable".
+
+    A volume that was made while the agent ran (it has an id) is one of its namespace, and used in its own modes only.
+    """
 
     source: str
+    namespace: str = "default"
+    access_mode: str = ""
+    attachment_mode: str = ""
+    volume_id: str = ""
 
     def read(self, node: Node) -> str:
         volume = node.host_volumes.get(self.source)
-        if volume is None:
+        if volume is None or (self.volume_id and volume.id != self.volume_id):
+            return ""
+        if volume.id and not self._fits(volume):
             return ""
         return "read-only" if volume.read_only else "writable"
 
+    def _fits(self, volume: ClientHostVolumeConfig) -> bool:
+        if volume.namespace not in ("", self.namespace):
+            return False
+        asked = ((self.access_mode, volume.access_modes), (self.attachment_mode, volume.attachment_modes))
+        return all(not mode or not offered or mode in offered for mode, offered in asked)
 
-def _volume_checks(group: TaskGroup) -> list[Check]:
+
+@dataclass(frozen=True)
+class CsiPluginColumn:
+    """Whether a node has a CSI plugin for its volumes: "", "unhealthy" or "healthy"."""
+
+    plugin_id: str
+
+    def read(self, node: Node) -> str:
+        info = node.csi_node_plugins.get(self.plugin_id)
+        return "" if info is None else "healthy" if info.healthy else "unhealthy"
+
+
+@dataclass(frozen=True)
+class CsiTopologyColumn:
+    """Whether a node is where a CSI volume is; a volume without topologies is everywhere."""
+
+    plugin_id: str
+    segments: tuple[tuple[tuple[str, str], ...], ...]
+
+    def read(self, node: Node) -> bool:
+        info = node.csi_node_plugins.get(self.plugin_id)
+        place = info.node_info.accessible_topology if info is not None and info.node_info is not None else None
+        here = place.segments if place is not None else {}
+        return any(all(here.get(name) == value for name, value in each) for each in self.segments)
+
+
+def _volume_checks(job: Job, group: TaskGroup) -> list[Check]:
+    """What nodes must have.
+
+    Only a bound group (`scheduler.volumes.bind`) says what its CSI volumes need, and which volume of several
+    (`per_alloc`) each allocation has.
+    """
     checks = []
     for request in group.volumes.values():
-        if request.type == "host":
-            enough = ("read-only", "writable") if request.read_only else ("writable",)
-            column = HostVolumeColumn(request.source or request.name)
-            checks.append(Check("missing compatible host volumes", column, enough.__contains__))
-        elif request.type == "csi":
-            checks.append(Check(f"missing CSI volume(s) {request.source}", FieldColumn("id"), lambda _: False))
+        if request.type == "host" and not request.per_alloc:
+            checks.append(_host_volume_check(job, request))
+        elif isinstance(request, BoundRequest):
+            checks += _csi_checks(request)
+    return checks
+
+
+def _host_volume_check(job: Job, request: VolumeRequest) -> Check:
+    enough = ("read-only", "writable") if request.read_only else ("writable",)
+    volume_id = request.volume_id if isinstance(request, BoundRequest) else ""
+    name, modes = request.source or request.name, (request.access_mode, request.attachment_mode)
+    column = HostVolumeColumn(name, job.namespace, *modes, volume_id)
+    return Check("missing compatible host volumes", column, enough.__contains__)
+
+
+def _csi_checks(request: BoundRequest) -> list[Check]:
+    if request.refusal:
+        return [Check(request.refusal, FieldColumn("id"), lambda _: False)]
+    plugin, column = request.plugin_id, CsiPluginColumn(request.plugin_id)
+    checks = [
+        Check(f"CSI plugin {plugin} is missing from client", column, bool),
+        Check(f"CSI plugin {plugin} is unhealthy on client", column, "healthy".__eq__),
+    ]
+    if request.topologies:
+        segments = tuple(tuple(sorted(each.segments.items())) for each in request.topologies)
+        topology = CsiTopologyColumn(plugin, segments)
+        checks.append(Check("did not meet topology requirement", topology, bool))
     return checks
 
 

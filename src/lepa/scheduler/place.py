@@ -35,6 +35,7 @@ from lepa.scheduler.preempt import Preemptor, Victims
 from lepa.scheduler.rank import GroupRanking
 from lepa.scheduler.reschedule import failed_nodes, moved_tracker
 from lepa.scheduler.view import View
+from lepa.scheduler.volumes import bind, collision, given_volumes, own_key
 
 OWN_METRICS_MAX = 100
 """Allocations of a group in one plan that carry the score of their own node; later ones share one metric."""
@@ -63,18 +64,21 @@ class Placer:
         evaluation = context.evaluation
         siblings = context.view.job_allocations(evaluation.namespace, evaluation.job_id)
         self._siblings = {alloc.id: alloc for alloc in siblings}
+        self._given_volumes: list[str] = []
 
     def place(self, placements: Iterable[Placement]) -> Placed:
         """Try all placements: first those that make room by what they replace."""
-        by_group: dict[tuple[int, str], list[Placement]] = {}
+        by_group: dict[tuple[int, str, str], list[Placement]] = {}
         for placement in sorted(placements, key=lambda p: p.replaces is None):
-            by_group.setdefault((placement.job.version, placement.group.name), []).append(placement)
+            own = own_key(placement.group, placement.name, placement.previous.id if placement.previous else "")
+            by_group.setdefault((placement.job.version, placement.group.name, own), []).append(placement)
         for group_placements in by_group.values():
             self._place_group(group_placements)
         return self._result
 
     def _place_group(self, placements: Sequence[Placement]) -> None:
-        job, group = placements[0].job, placements[0].group
+        first = placements[0]
+        job, group = first.job, self._with_volumes(first)
         preempting = self._result.stops if self._may_preempt else None
         step = GroupPlacer(self._context, self._proposal, job, group, self._running_siblings(), preempting)
         self._result.rankings.append((group, step.ranking))
@@ -92,6 +96,11 @@ class Placer:
             counts[group.name] = counts.get(group.name, 0) + len(failed)
             self._result.failures.setdefault(group.name, step.ranking.failure_metric(rows))
 
+    def _with_volumes(self, placement: Placement) -> TaskGroup:
+        """The group with the volumes that its allocation, or all of these allocations, have."""
+        previous = placement.previous.id if placement.previous else ""
+        return bind(self._context.view, placement.job, placement.group, placement.name, previous, self._given_volumes)
+
     def _place_one(self, step: "GroupPlacer", placement: Placement) -> bool:
         """Stop what the placement replaces, place it, and if that fails let the replaced one run on."""
         replaced = self._siblings.get(placement.replaces.alloc_id) if placement.replaces else None
@@ -101,6 +110,7 @@ class Placer:
         alloc = step.place(placement)
         if alloc is not None:
             self._result.allocations.append(alloc)
+            self._given_volumes += given_volumes(placement.group, alloc.name, self._context.view.node(alloc.node_id))
             self._result.stops += [placement.replaces] if placement.replaces else []
             return True
         if replaced is not None and occupies(replaced):
@@ -135,6 +145,7 @@ class GroupPlacer:
         if evictions is not None:
             self._preemptor = Preemptor(context.view, context.columns, proposal, job, self.ranking)
         self._made = 0
+        self._running = list(siblings)
 
     def obstacle(self, row: int) -> str:
         """What a node that has room cannot give besides: ports, devices, cores; or ""."""
@@ -247,6 +258,7 @@ class GroupPlacer:
         )
         self._proposal.occupy(row, ask)
         self._proposal.note(alloc)
+        self._running.append(alloc)
         self.ranking.placed(row)
         if self._evictions is not None:
             self._evictions += [_eviction(victim, alloc) for victim in victims]
@@ -276,6 +288,9 @@ class GroupPlacer:
         shared = ports.assign(self._group.networks, seed)
         if isinstance(shared, str):
             return shared
+        kept = [alloc for alloc in self._running if occupies(self._proposal.current(alloc))]
+        if refusal := collision(self._context.view, node, self._group, allocs, kept, self._job):
+            return refusal
         running = [alloc for alloc in allocs if occupies(alloc)]
         in_use, free_cores = devices_in_use(running), list(free_core_ids(node, running))
         networks: dict[str, tuple[NetworkResource, ...]] = {}
@@ -329,7 +344,7 @@ class GroupPlacer:
 def _resources_differ(group: TaskGroup) -> bool:
     """Whether what a group is given depends on the node."""
     asked = [task.resources for task in group.tasks]
-    return bool(group.networks) or any(r.cores or r.networks or r.devices for r in asked)
+    return bool(group.networks or group.volumes) or any(r.cores or r.networks or r.devices for r in asked)
 
 
 def _stopped(alloc: Allocation) -> Allocation:

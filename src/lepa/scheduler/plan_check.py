@@ -19,6 +19,7 @@ from lepa.scheduler.devices import devices_in_use
 from lepa.scheduler.feasible import is_ready
 from lepa.scheduler.ports import held_ports, holds_ports_against
 from lepa.scheduler.view import View
+from lepa.scheduler.volumes import collisions as volumes_collide
 
 
 def check_plan(plan: Plan, view: View) -> PlanResult:
@@ -116,6 +117,7 @@ def _node_accepts(
     return (
         _resources_fit(node, view.node_usage(node_id), before, after, bool(fresh))
         and not ports_collide(after, updates)
+        and not volumes_collide(view, node, after, updates)
         and _devices_are_apart(after, updates)
     )
 

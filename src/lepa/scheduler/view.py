@@ -10,6 +10,7 @@ from lepa.model.node import Node
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.tenancy import NodePool
 from lepa.model.usage import NodeUsage
+from lepa.model.volume import CSIClaim, CSIVolume, TaskGroupHostVolumeClaim
 
 
 class View(Protocol):
@@ -48,6 +49,18 @@ class View(Protocol):
 
     def scheduler_configuration(self) -> SchedulerConfiguration:
         """The settings in force."""
+
+    def allocation(self, alloc_id: str) -> Allocation | None:
+        """One allocation."""
+
+    def volume_claims(self, namespace: str, job_id: str, group: str) -> Sequence[TaskGroupHostVolumeClaim]:
+        """The volumes that instances of a group keep, oldest first."""
+
+    def csi_volume(self, namespace: str, volume_id: str) -> CSIVolume | None:
+        """One CSI volume."""
+
+    def csi_claims(self, namespace: str, volume_id: str) -> Sequence[CSIClaim]:
+        """Who holds a CSI volume."""
 
     def touched_nodes(self, since: int) -> frozenset[str] | None:
         """Ids of nodes that changed, appeared or vanished, or whose allocations changed, after index `since`.

@@ -9,6 +9,7 @@ the caller's to close.
 """
 
 import asyncio
+import logging
 import re
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -18,17 +19,20 @@ from typing import Any, Final, Self
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
+from lepa.model.errors import LepaError
 from lepa.rpc import methods as m
 from lepa.rpc.channel import Answer, LocalCaller, Peers
 from lepa.rpc.methods import METHODS
 from lepa.rpc.requests import Reply
 from lepa.rpc.server_requests import ServerRecord
+from lepa.server import csi_release
 from lepa.server.acl.guard import Guard
 from lepa.server.acl.introduced import Introduced
 from lepa.server.contact import Contact
 from lepa.server.endpoints.acl import AclEndpoints
 from lepa.server.endpoints.allocations import AllocationEndpoints
 from lepa.server.endpoints.context import Context
+from lepa.server.endpoints.csi import CsiEndpoints
 from lepa.server.endpoints.deployments import DeploymentEndpoints
 from lepa.server.endpoints.jobs import JobEndpoints
 from lepa.server.endpoints.keyring import KeyringEndpoints
@@ -40,6 +44,7 @@ from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.servers import ServerEndpoints
 from lepa.server.endpoints.services import ServiceEndpoints
 from lepa.server.endpoints.variables import VariableEndpoints
+from lepa.server.endpoints.volumes import VolumeEndpoints
 from lepa.server.event_stream import EventStream
 from lepa.server.forwarding import Forwarder
 from lepa.server.key_file import load_or_make
@@ -52,6 +57,8 @@ from lepa.server.worker import AT_ONCE, Turns, Worker
 from lepa.server.writer import Writer
 from lepa.state.replica import Replica
 from lepa.store.protocol import Store
+
+log = logging.getLogger(__name__)
 
 LAG_PROBE_S: Final = 0.25
 """How often the event loop is asked whether it is late."""
@@ -126,6 +133,7 @@ class Server:
             await stack.enter_async_context(self._events)
             await stack.enter_async_context(self._tasks)
             self._tasks.start("loop-lag", self._measure_lag())
+            self._tasks.start("volumes", self._release_volumes())
             await stack.enter_async_context(self.roster)
             await stack.enter_async_context(self.contact)
             await stack.enter_async_context(self._leadership.running())
@@ -151,8 +159,18 @@ class Server:
             for _ in range(AT_ONCE):
                 self._tasks.start(f"worker-{number}", worker.run())
 
+    async def _release_volumes(self) -> None:
+        """While this server leads: take CSI volumes away from allocations that have ended."""
+        while True:
+            await self._parts.clock.sleep(csi_release.LOOK_S)
+            if self.leads and csi_release.abandoned(self.replica.snapshot):
+                try:
+                    await csi_release.release_abandoned(self._context)
+                except LepaError as error:
+                    log.debug("volumes not released error=%s", error)
+
     def _answers(self) -> dict[str, Answer]:
-        context = Context(self._parts, self._leadership, self.roster, self.contact)
+        self._context = context = Context(self._parts, self._leadership, self.roster, self.contact)
         queries = Queries(self._parts.replica, self._parts.clock, self._parts.random)
         endpoints = (
             JobEndpoints(context),
@@ -167,6 +185,8 @@ class Server:
             OperatorEndpoints(context),
             ServerEndpoints(context),
             OverlayEndpoints(context),
+            VolumeEndpoints(context),
+            CsiEndpoints(context),
         )
         return {
             method.name: self._measured(method.name, self._parts.guard.guarded(method.name, answer))

@@ -8,6 +8,8 @@
     variables/NS/PATH           variable_leases/NS/PATH         keyring/ID
     acl_policies/NAME           acl_tokens/ACCESSOR             acl_roles/ID
     acl_auth_methods/NAME       acl_binding_rules/ID            acl_one_time/ID                 acl_bootstrap/first
+    host_volumes/NS/ID          csi_volumes/NS/ID               csi_claims/NS/VOLUME/ALLOC
+    volume_claims/ID            node_work/NODE/ID
     config/scheduler            leader (who leads; not part of a snapshot)
 
 A `/` or `%` inside a part is written `%2F`, `%25`, so that a part never spills into the next. Numbers are padded to
@@ -43,10 +45,12 @@ from lepa.model.job import Job
 from lepa.model.job_views import JobSubmission, ScalingEvent
 from lepa.model.kv import KvDelay, KvEntry, Session
 from lepa.model.node import Node
+from lepa.model.node_work import NodeWork
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.overlay import OverlayLease
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
+from lepa.model.volume import CSIClaim, CSIVolume, HostVolume, TaskGroupHostVolumeClaim
 from lepa.model.wire import Wire, to_msgpack
 from lepa.store.protocol import Put
 
@@ -81,6 +85,11 @@ KINDS: Final[dict[str, type[Wire]]] = {
     "acl_binding_rules": BindingRule,
     "acl_one_time": OneTimeToken,
     "acl_bootstrap": AclBootstrap,
+    "host_volumes": HostVolume,
+    "volume_claims": TaskGroupHostVolumeClaim,
+    "csi_volumes": CSIVolume,
+    "csi_claims": CSIClaim,
+    "node_work": NodeWork,
 }
 """Every table of the state and what its values are. Keys of other tables are not part of a snapshot."""
 
@@ -178,6 +187,31 @@ def root_key(key_id: str) -> str:
 def acl_key(kind: str, name: str) -> str:
     """An object of access control. kind: the table without `acl_`, such as "policies"."""
     return join(f"acl_{kind}", name)
+
+
+def host_volume_key(namespace: str, volume_id: str) -> str:
+    """One host volume."""
+    return join("host_volumes", namespace, volume_id)
+
+
+def volume_claim_key(claim_id: str) -> str:
+    """The volume that an instance of a group keeps."""
+    return join("volume_claims", claim_id)
+
+
+def csi_volume_key(namespace: str, volume_id: str) -> str:
+    """One CSI volume."""
+    return join("csi_volumes", namespace, volume_id)
+
+
+def csi_claim_key(namespace: str, volume_id: str, alloc_id: str) -> str:
+    """An allocation's hold on a CSI volume."""
+    return join("csi_claims", namespace, volume_id, alloc_id)
+
+
+def node_work_key(node_id: str, work_id: str) -> str:
+    """Something that a node is asked to do."""
+    return join("node_work", node_id, work_id)
 
 
 def scheduler_configuration_key() -> str:

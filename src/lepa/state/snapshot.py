@@ -33,11 +33,13 @@ from lepa.model.job import Job
 from lepa.model.job_views import JobChildrenSummary, JobSubmission, JobSummary, ScalingEvent
 from lepa.model.kv import KvDelay, KvEntry, Session
 from lepa.model.node import Node
+from lepa.model.node_work import NodeWork
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.overlay import OverlayLease
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
 from lepa.model.usage import NodeUsage
+from lepa.model.volume import CSIClaim, CSIVolume, HostVolume, TaskGroupHostVolumeClaim
 from lepa.state.job_tally import JobKey, JobTally, group_summaries
 from lepa.state.tables import Key, Shape, Table, TableEdit, Watch
 
@@ -115,6 +117,23 @@ SHAPES: Final[Mapping[str, Shape]] = {
         Shape("kv", _id, {"session": lambda entry: entry.session or None}),
         Shape("kv_delays", _id),
         Shape("sessions", _id),
+        Shape(
+            "host_volumes",
+            tuple,
+            {"node": lambda volume: volume.node_id or None},
+        ),
+        Shape("volume_claims", _id, {"group": lambda claim: (claim.namespace, claim.job_id, claim.task_group_name)}),
+        Shape("csi_volumes", tuple),
+        Shape(
+            "csi_claims",
+            tuple,
+            {
+                "volume": lambda claim: (claim.namespace, claim.volume_id),
+                "alloc": lambda claim: claim.alloc_id,
+                "node": lambda claim: claim.node_id,
+            },
+        ),
+        Shape("node_work", tuple, {"node": lambda work: None if work.done else work.node_id}),
         Shape("overlays", tuple, {"name": lambda lease: lease.overlay, "node": lambda lease: lease.node_id}),
         Shape("variables", tuple),
         Shape("variable_leases", tuple),
@@ -537,6 +556,64 @@ class Snapshot:
     def bootstrap(self) -> AclBootstrap | None:
         """Whether and when the first management token was made."""
         return self.tables["acl_bootstrap"].get("first")
+
+    # Storage
+
+    def host_volume(self, namespace: str, volume_id: str) -> HostVolume | None:
+        """One host volume."""
+        return self.tables["host_volumes"].get((namespace, volume_id))
+
+    def host_volumes(self) -> Iterator[HostVolume]:
+        """All host volumes by namespace and id."""
+        return self.tables["host_volumes"].in_order()
+
+    def node_host_volumes(self, node_id: str) -> tuple[HostVolume, ...]:
+        """The host volumes of a node."""
+        return self.tables["host_volumes"].group("node", node_id)
+
+    def volume_claim(self, claim_id: str) -> TaskGroupHostVolumeClaim | None:
+        """The volume that an instance of a group keeps."""
+        return self.tables["volume_claims"].get(claim_id)
+
+    def all_volume_claims(self) -> Iterator[TaskGroupHostVolumeClaim]:
+        """All of them by id."""
+        return self.tables["volume_claims"].in_order()
+
+    def volume_claims(self, namespace: str, job_id: str, group: str) -> tuple[TaskGroupHostVolumeClaim, ...]:
+        """Those of one group, oldest first."""
+        return self.tables["volume_claims"].group("group", (namespace, job_id, group))
+
+    def csi_volume(self, namespace: str, volume_id: str) -> CSIVolume | None:
+        """One CSI volume."""
+        return self.tables["csi_volumes"].get((namespace, volume_id))
+
+    def csi_volumes(self) -> Iterator[CSIVolume]:
+        """All CSI volumes by namespace and id."""
+        return self.tables["csi_volumes"].in_order()
+
+    def csi_claims(self, namespace: str, volume_id: str) -> tuple[CSIClaim, ...]:
+        """Who holds a CSI volume, oldest first."""
+        return self.tables["csi_claims"].group("volume", (namespace, volume_id))
+
+    def all_csi_claims(self) -> Iterator[CSIClaim]:
+        """Who holds any CSI volume."""
+        return self.tables["csi_claims"].in_order()
+
+    def csi_claims_of_allocation(self, alloc_id: str) -> tuple[CSIClaim, ...]:
+        """The CSI volumes that an allocation holds."""
+        return self.tables["csi_claims"].group("alloc", alloc_id)
+
+    def node_work(self, node_id: str) -> tuple[NodeWork, ...]:
+        """What a node is asked to do and has not answered, oldest first."""
+        return self.tables["node_work"].group("node", node_id)
+
+    def work(self, node_id: str, work_id: str) -> NodeWork | None:
+        """One piece of it, answered or not."""
+        return self.tables["node_work"].get((node_id, work_id))
+
+    def all_work(self) -> Iterator[NodeWork]:
+        """All of it, answered or not."""
+        return self.tables["node_work"].in_order()
 
     def scheduler_configuration(self) -> SchedulerConfiguration:
         """The settings in force."""

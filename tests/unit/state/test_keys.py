@@ -48,5 +48,10 @@ def test_every_key_belongs_to_a_known_table() -> None:
             for kind in ("policies", "tokens", "roles", "auth_methods", "binding_rules", "one_time", "bootstrap")
         ),
         keys.overlay_key("o", "10.0.0.0/24"),
+        keys.host_volume_key("ns", "v"),
+        keys.volume_claim_key("c"),
+        keys.csi_volume_key("ns", "v"),
+        keys.csi_claim_key("ns", "v", "a"),
+        keys.node_work_key("n", "w"),
     ]
     assert {keys.split(key)[0] for key in made} == set(keys.KINDS)

@@ -10,6 +10,7 @@ from lepa.client.fingerprint import cloud, host, networks
 from lepa.client.fingerprint.facts import Facts, HostFacts, merge
 from lepa.client.node_options import allowed
 from lepa.client.settings import ClientSettings
+from lepa.client.storage.host_plugins import find_plugins
 from lepa.drivers.protocol import Driver
 from lepa.kit.durations import rfc3339
 from lepa.kit.sources import Clock
@@ -46,10 +47,24 @@ class Fingerprint:
         resources = await asyncio.to_thread(host.resources, self._settings)
         modes = await asyncio.to_thread(networks.offered, self._settings)
         resources = replace(resources, networks=(*resources.networks, *modes))
+        plugins = await self._volume_plugins()
+        facts = merge([facts, plugins])
         return HostFacts(facts.attributes, facts.links, resources, host.CGROUP)
 
     def _wanted(self) -> list[str]:
         return [name for name in FINGERPRINTERS if allowed(self._settings.options, "fingerprint", name)]
+
+    async def _volume_plugins(self) -> Facts:
+        """Plugins that make volumes, each with its version; one that does not work is logged and left out."""
+        settings = self._settings
+        found = find_plugins(settings.host_volume_plugin_dir, settings.host_volumes_dir, "", settings.node_pool)
+        attributes = {}
+        for name, plugin in found.items():
+            try:
+                attributes[f"plugins.host_volume.{name}.version"] = await plugin.version()
+            except LepaError as error:
+                log.warning("host volume plugin does not work plugin=%s error=%s", name, error.message)
+        return Facts(attributes)
 
     def _one(self, name: str) -> Facts:
         try:

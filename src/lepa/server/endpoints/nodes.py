@@ -93,7 +93,7 @@ def with_job(snapshot: Snapshot, alloc: Allocation) -> Allocation:
 
 def follow(snapshot: Snapshot, request: r.NodeAllocationsRequest) -> r.NodeAllocations:
     """What a node has to run, and in full what servers changed since the index that it has."""
-    _check_secret(snapshot, request)
+    check_secret(snapshot, request.node_id, request.secret_id)
     allocs = snapshot.node_allocations(request.node_id)
     return r.NodeAllocations(
         indexes={alloc.id: alloc.alloc_modify_index for alloc in allocs},
@@ -101,12 +101,13 @@ def follow(snapshot: Snapshot, request: r.NodeAllocationsRequest) -> r.NodeAlloc
     )
 
 
-def _check_secret(snapshot: Snapshot, request: r.NodeAllocationsRequest) -> None:
-    node = snapshot.node(request.node_id)
+def check_secret(snapshot: Snapshot, node_id: str, secret_id: str) -> None:
+    """Raises LepaError unless the caller is the node that registered."""
+    node = snapshot.node(node_id)
     if node is None:
-        raise not_found(commands.NODE_NOT_FOUND, node_id=request.node_id)
-    if node.secret_id and node.secret_id != request.secret_id:
-        raise LepaError("denied", "node secret ID does not match", node_id=request.node_id)
+        raise not_found(commands.NODE_NOT_FOUND, node_id=node_id)
+    if node.secret_id and node.secret_id != secret_id:
+        raise LepaError("denied", "node secret ID does not match", node_id=node_id)
 
 
 def list_pools(snapshot: Snapshot, request: r.ReadRequest, access: Access) -> Page:

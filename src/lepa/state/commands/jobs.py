@@ -86,7 +86,10 @@ def deregister_job(
 
 
 def forget_job(draft: Draft, job: Job) -> None:
-    """Remove a job with its versions, submissions and scaling events."""
+    """Remove a job with its versions, submissions, scaling events and claims to volumes."""
+    for claim in draft.snapshot.all_volume_claims():
+        if (claim.namespace, claim.job_id) == (job.namespace, job.id):
+            draft.erase(keys.volume_claim_key(claim.id))
     draft.delete(keys.job_key(job.namespace, job.id), draft.snapshot.job(job.namespace, job.id))
     for version in draft.snapshot.job_versions(job.namespace, job.id):
         draft.erase(keys.job_version_key(job.namespace, job.id, version.version))

@@ -21,6 +21,7 @@ from lepa.state.commands.allocations import withdraw_services
 from lepa.state.commands.deployments import ACTIVE, count_placements, set_deployment_status
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.evaluations import evaluate_jobs
+from lepa.state.commands.volumes import group_of_alloc, keep_sticky_volumes
 from lepa.state.job_tally import TERMINAL_CLIENT_STATUSES
 from lepa.store.protocol import Limits
 
@@ -28,8 +29,8 @@ CLIENT_STATUS_FIELD: Final = 0
 """AllocState.field of a change of the client status."""
 
 OPERATIONS_PER_ITEM: Final = 5
-"""At most: the allocation, the one before it, an evaluation of a job that it evicts, an instance of a service, and a
-compare of its node."""
+"""At most: the allocation, the one before it, an evaluation of a job that it evicts, an instance of a service (or a
+volume that it keeps), and a compare of its node."""
 
 BYTES_PER_ITEM: Final = 8_000
 """More than those operations take."""
@@ -130,6 +131,7 @@ def _store(draft: Draft, plan: Plan, alloc: Allocation) -> bool:
         draft.require(keys.node_key(alloc.node_id), draft.snapshot.node(alloc.node_id))
         if alloc.previous_allocation:
             _link(draft, alloc)
+        keep_sticky_volumes(draft, wanted, group_of_alloc(draft.snapshot, wanted))
     return present is None or present.deployment_id != alloc.deployment_id
 
 
