@@ -12,7 +12,7 @@ from aiohttp import web
 
 from lepa.api.edge import Edge, Handle, Route
 from lepa.api.forward import node_by_id, node_of_allocation, pass_on
-from lepa.api.request import JSON, TEXT, flag, json_object, json_response, number, typed_member
+from lepa.api.request import JSON, TEXT, flag, json_object, json_response, number, token, typed_member
 from lepa.kit.tasks import Tasks
 from lepa.model import wire
 from lepa.model.errors import LepaError, invalid
@@ -160,6 +160,21 @@ async def _heartbeat(response: web.StreamResponse) -> None:
             await response.write(b"{}")
 
 
+async def snapshot(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """The data of an allocation of this node, for the node that it moves to: opened by a token of its own."""
+    alloc_id = request.match_info["id"]
+    if edge.node is None or not edge.node.has_allocation(alloc_id):
+        raise LepaError("not_found", f'Unknown allocation "{alloc_id}"')
+    pieces = await edge.node.snapshot(alloc_id, token(request))
+    response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
+    await response.prepare(request)
+    async with contextlib.aclosing(pieces) as stream:  # type: ignore[type-var]
+        async for piece in stream:
+            await response.write(piece)
+    await response.write_eof()
+    return response
+
+
 # Life cycle and figures
 
 
@@ -229,6 +244,7 @@ ROUTES = (
     Route("GET", "client/fs/readat/{id}", for_allocation(read_at)),
     Route("GET", "client/fs/stream/{id}", for_allocation(stream_file)),
     Route("GET", "client/fs/logs/{id}", for_allocation(logs)),
+    Route("GET", "client/allocation/{id}/snapshot", snapshot),
     Route("GET", "client/allocation/{id}/stats", for_allocation(allocation_stats)),
     Route("GET", "client/allocation/{id}/checks", for_allocation(checks)),
     Route("GET", "allocation/{id}/checks", for_allocation(checks)),

@@ -71,6 +71,11 @@ class AllocDir:
             if not os.path.ismount(secrets):
                 secrets_mount.mount(secrets)
 
+    def expect_data(self, incoming: str) -> None:
+        """Make the allocation's directory with a mark in it that says that data are still to come from elsewhere."""
+        _make(self.path, ENTERED)
+        _make(self.path / incoming, CLOSED)
+
     def give_secrets(self, task: str, user: str, *, isolated: bool) -> None:
         """Let the task read its secrets: the user it runs as, or whoever it is inside its container."""
         secrets = self.task(task).secrets

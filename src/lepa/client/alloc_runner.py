@@ -7,13 +7,16 @@ that out. The runner never talks to the servers: `report` tells the client that 
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+import shutil
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
 
 import aiohttp
 from msgspec.structs import replace
 
-from lepa.client import instances, task_env, task_events, task_lifecycle
+from lepa.client import instances, migration, task_env, task_events, task_lifecycle
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_health import AllocHealth
 from lepa.client.alloc_services import GROUP, AllocServices, checks_count
@@ -38,6 +41,7 @@ from lepa.kit.tasks import Tasks
 from lepa.model.allocation import Allocation, AllocDeploymentStatus, TaskEvent, TaskState
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.job import Job, TaskGroup
+from lepa.model.migration import MigrateSource
 from lepa.model.node import Node
 from lepa.model.task import Task
 
@@ -70,6 +74,7 @@ class NodeParts:
     hooks: Hooks
     may_start: asyncio.Event
     earlier: "Callable[[Allocation], list[AllocRunner]]"
+    migrate_source: Callable[[str], MigrateSource | None]
     builders: asyncio.Semaphore
     networks: Networks
     volumes: CsiMounts
@@ -282,11 +287,14 @@ class AllocRunner:
 
     async def _prepare(self) -> bool:
         """Wait for those that have to end first, and make the directories; False when that failed."""
-        fresh = not self.directory.path.exists()
+        incoming = self.directory.path / migration.INCOMING
+        fresh = not self.directory.path.exists() or incoming.exists()
         earlier = self._parts.earlier(self.alloc) if fresh else []
         await self._wait_for(earlier)
         try:
             async with self._parts.builders:
+                if fresh and self._migrates and not earlier:
+                    await asyncio.to_thread(self.directory.expect_data, migration.INCOMING)
                 await asyncio.to_thread(self.directory.build, list(self.runners))
             for runner in earlier:
                 if runner.sticky and runner.alloc.id == self.alloc.previous_allocation:
@@ -294,7 +302,28 @@ class AllocRunner:
         except OSError as error:
             self._setup_failed(f"cannot make directories: {error}")
             return False
+        if fresh and self._migrates and not earlier:
+            await self._fetch_data(incoming)
         return await self._attach() and await self._mount_volumes()
+
+    @property
+    def _migrates(self) -> bool:
+        disk = self._group.ephemeral_disk
+        return disk.sticky and disk.migrate and bool(self.alloc.previous_allocation)
+
+    async def _fetch_data(self, incoming: Path) -> None:
+        """Fetch the data of the allocation before from its node. What cannot be had is told; the disk is empty then.
+
+        `incoming` is there until all has come, so that an agent which starts in the middle begins again.
+        """
+        await self._parts.may_start.wait()
+        source = self._parts.migrate_source(self.alloc.id)
+        told = f"data of allocation {self.alloc.previous_allocation} are gone with its node; the disk is empty"
+        if source is not None:
+            told = await self._fetch_from(source)
+        await asyncio.to_thread(shutil.rmtree, incoming, ignore_errors=True)
+        for runner in self.runners.values():
+            runner.note("Task hook message", told)
 
     async def _mount_volumes(self) -> bool:
         """Mount the group's CSI volumes, or take up those that are mounted; False when that failed."""
@@ -319,6 +348,25 @@ class AllocRunner:
             self.alloc = replace(self.alloc, network_status=self._network.status)
             self._replace_places()
         return True
+
+    async def _fetch_from(self, source: MigrateSource) -> str:
+        """What came of it, in a sentence; given up when nobody wants the allocation any more."""
+        disk, names, previous = self._group.ephemeral_disk, list(self.runners), self.alloc.previous_allocation
+        fetch = migration.fetch(self._parts.http, source, previous, self.directory, names, disk.size_mb)
+        async with Tasks("client.migration") as tasks:
+            fetching = tasks.start("fetch", _outcome(fetch))
+            while not (fetching.done() or self._stopping):
+                self._news.clear()
+                noticed = tasks.start("news", self._news.wait())
+                await asyncio.wait([fetching, noticed], return_when=asyncio.FIRST_COMPLETED)
+                noticed.cancel()
+            if not fetching.done():
+                return "data were not moved: the allocation was stopped first"
+            outcome = fetching.result()
+        if isinstance(outcome, LepaError):
+            log.warning("data were not moved alloc_id=%s error=%s", self.alloc.id, outcome.message)
+            return f"{outcome.message}; the disk is empty"
+        return f"data of allocation {previous} were moved from {source.address}: {outcome} bytes"
 
     async def _wait_for(self, earlier: Iterable["AllocRunner"]) -> None:
         for runner in earlier:
@@ -527,6 +575,14 @@ def job_and_group(alloc: Allocation) -> tuple[Job, TaskGroup]:
     if job is None or group is None or not group.tasks:
         raise not_found(f'allocation {alloc.id} names a task group "{alloc.task_group}" that its job does not have')
     return job, group
+
+
+async def _outcome(work: Coroutine[Any, Any, int]) -> int | LepaError:
+    """What `work` returned or raised, as a value."""
+    try:
+        return await work
+    except LepaError as error:
+        return error
 
 
 def _is_canary(alloc: Allocation) -> bool:

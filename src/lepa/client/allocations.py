@@ -9,25 +9,27 @@ the leader is asked instead; so nothing is ended because of an old answer.
 
 import asyncio
 import logging
-import shutil
+import os
 from collections.abc import Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from lepa.client import alloc_sync
+from lepa.client import alloc_sync, garbage
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_runner import AllocRunner, NodeParts
 from lepa.client.local_state import LocalState, TaskRecord
 from lepa.client.reports import Reports
 from lepa.client.server_link import ServerLink
 from lepa.client.settings import ClientSettings
+from lepa.client.waiting import happens
 from lepa.drivers.protocol import TaskConfig, TaskHandle
 from lepa.kit.durations import SECOND
 from lepa.kit.sources import Clock
 from lepa.kit.tasks import Tasks
 from lepa.model.allocation import Allocation
 from lepa.model.errors import LepaError, invalid, not_found
+from lepa.model.migration import MigrateSource
 from lepa.rpc import methods as m
 from lepa.rpc.requests import WAIT_MAX_NS, NodeAllocations, NodeAllocationsRequest
 
@@ -54,11 +56,13 @@ class Allocations:
         self._tasks = Tasks("client.allocations")
         self._ended: dict[str, None] = {}
         self._refused: dict[str, Allocation] = {}
+        self._crowded = asyncio.Event()
         self._unknown: set[str] = set()
         self._follow_from = 0
         self._ask_leader = False
         self.may_start = asyncio.Event()
         self.runners: dict[str, AllocRunner] = {}
+        self.migrate_sources: dict[str, MigrateSource] = {}
         self.reports = Reports(link, clock, self.present)
 
     @property
@@ -141,6 +145,7 @@ class Allocations:
         have = {alloc_id: runner.alloc.alloc_modify_index for alloc_id, runner in self.runners.items()}
         orders = alloc_sync.compare(wanted.indexes, have, self._follow_from)
         given = {alloc.id: alloc for alloc in wanted.allocations}
+        self.migrate_sources |= wanted.migrate
         fetched = tuple(given[alloc_id] for alloc_id in orders.fetch if alloc_id in given)
         change = alloc_sync.divide(fetched, self.runners.keys())
         for alloc_id in orders.forget:
@@ -185,6 +190,8 @@ class Allocations:
             self._refused[alloc.id] = replace(_report(alloc), client_status="failed", client_description=error.message)
         else:
             self.runners[alloc.id] = runner
+            if len(self.runners) > self._settings.gc_allocs_max:
+                self._crowded.set()
             if runner.finished.is_set():
                 self._ended[alloc.id] = None
             else:
@@ -223,6 +230,7 @@ class Allocations:
         await asyncio.to_thread(runner.directory.destroy)
         await self._state.forget(alloc_id)
         self._unknown.discard(alloc_id)
+        self.migrate_sources.pop(alloc_id, None)
         self._ended.pop(alloc_id, None)
         self.runners.pop(alloc_id, None)
         self.reports.forget(alloc_id)
@@ -256,15 +264,29 @@ class Allocations:
 
     async def keep_within_bounds(self) -> None:
         """Collect the oldest ended allocations when there are too many, or the disk is full."""
+        settings = self._settings
+        limits = garbage.Limits(settings.gc_allocs_max, settings.gc_disk_usage_percent, settings.gc_inode_usage_percent)
         while True:
-            await self._clock.sleep(self._settings.gc_interval_s)
-            collectable = self._collectable(self._ended)
-            while collectable and (len(self._ended) > self._settings.gc_allocs_max or await self._disk_is_full()):
-                await self._remove(collectable.pop(0))
+            self._crowded.clear()
+            await happens(self._crowded, self._clock, settings.gc_interval_s)
+            collectable, told = self._collectable(self._ended), ""
+            while collectable and (reason := garbage.reason(use := await self._use(), limits)):
+                if reason != told:
+                    log.info("ended allocations are removed reason=%s", reason)
+                    told = reason
+                size = garbage.batch(use, limits, settings.gc_parallel_destroys)
+                chosen, collectable = collectable[:size], collectable[size:]
+                await asyncio.gather(*(self._remove(alloc_id) for alloc_id in chosen))
 
-    async def _disk_is_full(self) -> bool:
-        usage = await asyncio.to_thread(shutil.disk_usage, self._root if self._root.exists() else self._root.parent)
-        return usage.used / (usage.total or 1) * 100 > self._settings.gc_disk_usage_percent
+    async def _use(self) -> garbage.Use:
+        root = self._root if self._root.exists() else self._root.parent
+        usage = await asyncio.to_thread(os.statvfs, root)
+        room = usage.f_blocks - usage.f_bfree + usage.f_bavail
+        return garbage.Use(
+            allocs=len(self.runners),
+            disk_percent=(usage.f_blocks - usage.f_bfree) / room * 100 if room else 0.0,
+            inodes_percent=(usage.f_files - usage.f_ffree) / usage.f_files * 100 if usage.f_files else 0.0,
+        )
 
     async def watch_disconnection(self) -> None:
         """End allocations that must not go on for so long without servers (`disconnect.stop_on_client_after`)."""

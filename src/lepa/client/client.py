@@ -39,6 +39,7 @@ from lepa.client.hooks.protocol import TaskHook
 from lepa.client.hooks.templates import TemplateHook
 from lepa.client.identities import Identities
 from lepa.client.local_state import LocalState
+from lepa.client.migration import pack
 from lepa.client.network.networks import Networks
 from lepa.client.network.overlays import Overlays
 from lepa.client.network.tunnels import names
@@ -57,6 +58,7 @@ from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.allocation import Allocation
 from lepa.model.errors import LepaError, invalid, not_found
+from lepa.model.migration import opens
 from lepa.model.node import (
     ClientHostVolumeConfig,
     Node,
@@ -74,6 +76,8 @@ from lepa.rpc.node_service import StreamFrame, TaskSession
 
 CHECK_DRIVERS_S = 30.0
 STOP_S = 15.0
+MIGRATE_WAIT_S = 300.0
+"""How long a node that fetches data waits for the old allocation to end, before it is told to ask again."""
 READ_MAX = 64 * 1024 * 1024
 CONNECTIONS_MAX = 1000
 """Of health checks and downloads at a time."""
@@ -250,6 +254,7 @@ class Client:
             hooks=self._hooks,
             may_start=self._allocations.may_start,
             earlier=self._allocations.earlier,
+            migrate_source=self._allocations.migrate_sources.get,
             builders=asyncio.Semaphore(BUILDERS_MAX),
             networks=self._networks,
             volumes=self._csi_mounts,
@@ -453,6 +458,19 @@ class Client:
         if not driver.capabilities.exec:
             raise invalid(f'driver "{driver.name}" cannot run commands inside a task')
         return await driver.exec(runner.handle.task_id, command, tty=tty)
+
+    async def snapshot(self, alloc_id: str, token: str) -> AsyncIterator[bytes]:
+        """The data of an allocation that moves to another node, once it has ended."""
+        runner = self._allocations.runner(alloc_id)
+        if not opens(token, self.node.secret_id, alloc_id):
+            raise LepaError("denied", "the token does not open the data of this allocation")
+        try:
+            async with asyncio.timeout(MIGRATE_WAIT_S):
+                await runner.finished.wait()
+        except TimeoutError as error:
+            text = f"allocation {alloc_id} has not ended within {MIGRATE_WAIT_S:g} s"
+            raise LepaError("conflict", text) from error
+        return pack(runner.directory, list(runner.runners))
 
     async def allocation_stats(self, alloc_id: str, task: str = "") -> AllocResourceUsage:
         """Present use of the allocation's tasks."""

@@ -41,8 +41,9 @@ class ClientSettings(msgspec.Struct, frozen=True):
 
     directory: state, and `alloc` unless alloc_dir is set. http_address: where its API can be reached, `ip:port`.
     node_id: only for tests of identity; otherwise it is made once and kept. cpu_mhz, memory_mb, disk_mb: 0 measures
-    them. network_interface: "" takes the one with the default route. gc_allocs_max: ended allocations kept on disk,
-    fewer when the disk is fuller than gc_disk_usage_percent. exec_allowed: whether commands may be run inside tasks.
+    them. network_interface: "" takes the one with the default route. gc_allocs_max: allocations on the
+    node; above it, or when the disk or its inodes are fuller than the gc_…_percent, the oldest ended ones are removed,
+    gc_parallel_destroys at a time. exec_allowed: whether commands may be run inside tasks.
     cni_path: directories of CNI plugins, with colons between them; cni_config_dir: of the operator's own networks.
     bridge_name, bridge_subnet: of the node's own bridge. bind_wildcard: mapped ports of the default network are bound
     on all addresses while there are no host networks. dns_port: of this agent's DNS where namespaces can ask it, else
@@ -79,6 +80,8 @@ class ClientSettings(msgspec.Struct, frozen=True):
     gc_allocs_max: int = 50
     gc_interval_s: float = 60.0
     gc_disk_usage_percent: float = 80.0
+    gc_inode_usage_percent: float = 70.0
+    gc_parallel_destroys: int = 2
     exec_allowed: bool = True
     templates: TemplateSettings = TemplateSettings()
     artifacts: ArtifactSettings = ArtifactSettings()

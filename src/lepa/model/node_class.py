@@ -29,6 +29,7 @@ def computed_class(node: Node) -> str:
         ],
         "host_volumes": [(name, volume.read_only) for name, volume in sorted(node.host_volumes.items())],
         "host_networks": sorted(node.host_networks),
+        "csi_plugins": sorted((name, info.healthy) for name, info in node.csi_node_plugins.items()),
         "networks": sorted({network.mode for network in node.node_resources.networks}),
     }
     digest = hashlib.blake2b(msgspec.json.encode(told, order="deterministic"), digest_size=10)

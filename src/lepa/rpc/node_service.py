@@ -69,6 +69,9 @@ class NodeService(Protocol):
     ) -> AsyncIterator[StreamFrame]:
         """A task's "stdout" or "stderr" over all rotated files."""
 
+    async def snapshot(self, alloc_id: str, token: str) -> AsyncIterator[bytes]:
+        """The data of an allocation that moves to another node, as a tar stream, once it has ended."""
+
     async def exec(self, alloc_id: str, task: str, command: Sequence[str], *, tty: bool) -> TaskSession:
         """Run a command inside a running task."""
 

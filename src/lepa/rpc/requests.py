@@ -12,6 +12,7 @@ from lepa.model.allocation import Allocation, AllocListStub
 from lepa.model.evaluation import AllocMetric, Evaluation
 from lepa.model.job import Job
 from lepa.model.job_views import JobSubmission
+from lepa.model.migration import MigrateSource
 from lepa.model.node import DrainSpec, Node, NodeEvent
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.plan import DesiredUpdates
@@ -391,10 +392,14 @@ class NodeAllocationsRequest(ReadRequest, frozen=True):
 
 
 class NodeAllocations(Wire, frozen=True):
-    """All allocations of a node by id with their alloc_modify_index; those asked for in full, with their jobs."""
+    """All allocations of a node by id with their alloc_modify_index; those asked for in full, with their jobs.
+
+    migrate: by id, where the data of the one before are, for those whose disk moves with them.
+    """
 
     indexes: dict[str, int] = {}
     allocations: tuple[Allocation, ...] = ()
+    migrate: dict[str, MigrateSource] = {}
 
 
 class NodeAllocationUpdatesRequest(Request, frozen=True):

@@ -8,6 +8,7 @@ from lepa.kit.durations import SECOND
 from lepa.model.allocation import Allocation
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.evaluation import Evaluation
+from lepa.model.migration import MigrateSource, migrate_token
 from lepa.model.node import Node, NodeListStub
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
@@ -95,10 +96,25 @@ def follow(snapshot: Snapshot, request: r.NodeAllocationsRequest) -> r.NodeAlloc
     """What a node has to run, and in full what servers changed since the index that it has."""
     check_secret(snapshot, request.node_id, request.secret_id)
     allocs = snapshot.node_allocations(request.node_id)
+    changed = [with_job(snapshot, alloc) for alloc in allocs if alloc.alloc_modify_index > request.index]
+    sources = {alloc.id: migrate_source(snapshot, alloc) for alloc in changed if alloc.client_status == "pending"}
     return r.NodeAllocations(
         indexes={alloc.id: alloc.alloc_modify_index for alloc in allocs},
-        allocations=tuple(with_job(snapshot, alloc) for alloc in allocs if alloc.alloc_modify_index > request.index),
+        allocations=tuple(changed),
+        migrate={alloc_id: source for alloc_id, source in sources.items() if source is not None},
     )
+
+
+def migrate_source(snapshot: Snapshot, alloc: Allocation) -> MigrateSource | None:
+    """Where the data are that an allocation, which has its job, takes over from another node; None when it does not."""
+    group = next((g for g in alloc.job.task_groups if g.name == alloc.task_group), None) if alloc.job else None
+    previous = snapshot.allocation(alloc.previous_allocation)
+    if group is None or previous is None or previous.node_id == alloc.node_id:
+        return None
+    node = snapshot.node(previous.node_id)
+    if not (group.ephemeral_disk.sticky and group.ephemeral_disk.migrate) or node is None or node.status == "down":
+        return None
+    return MigrateSource(address=node.http_addr, token=migrate_token(node.secret_id, previous.id))
 
 
 def check_secret(snapshot: Snapshot, node_id: str, secret_id: str) -> None:
