@@ -28,6 +28,7 @@ from lepa.model.node import Node
 from lepa.model.service import ServiceRegistration
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
+from lepa.rpc.volume_requests import NodeWorkList, NodeWorkRequest
 
 WITHIN_S = 20.0
 
@@ -60,6 +61,7 @@ class Servers:
             m.SERVICE_DELETE.name: self._delete,
             m.SERVICE_GET.name: self._service,
             m.SERVICE_LIST.name: self._services,
+            m.NODE_WORK.name: self._work,
         }
 
     # What a test does
@@ -194,6 +196,12 @@ class Servers:
             if service_id in self.services:
                 self.log.append(f"no service {self.services[service_id].service_name}")
                 self.withdraw(service_id)
+
+    async def _work(self, request: NodeWorkRequest) -> NodeWorkList:
+        """Nothing, for as long as the node asks."""
+        self._known(request.id)
+        await asyncio.Event().wait()
+        return NodeWorkList()
 
     async def _service(self, request: r.ServiceReadRequest) -> tuple[ServiceRegistration, ...]:
         while request.index and request.index >= self.index:

@@ -5,7 +5,7 @@ Blocks become dicts under their type; labels become keys below it (`plugin "dock
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -45,13 +45,16 @@ def _read(path: Path) -> str:
         raise invalid(f"{path}: not UTF-8 text: {error.reason} at byte {error.start}") from error
 
 
-def parse(text: str, name: str) -> dict[str, Any]:
-    """One file's text as nested dicts. Raises LepaError(invalid) with file, line and column of every mistake."""
+def parse(text: str, name: str, repeated: Collection[str] = ()) -> dict[str, Any]:
+    """One file's text as nested dicts. Raises LepaError(invalid) with file, line and column of every mistake.
+
+    repeated: types of blocks that become a list of dicts, one for each.
+    """
     if text.lstrip().startswith("{"):
         return _json(text, name)
     report = Reporter(Source(name, text))
     body = hcl.parse_body(report)
-    found = {} if report.failed else _tree(body, Scope(text, {}, {}, Budget(), closed=True), report)
+    found = {} if report.failed else _tree(body, Scope(text, {}, {}, Budget(), closed=True), report, repeated)
     if report.failed:
         raise invalid("\n".join(each.render() for each in report.found))
     return found
@@ -69,7 +72,7 @@ def _json(text: str, name: str) -> dict[str, Any]:
     return found
 
 
-def _tree(body: Body, scope: Scope, report: Reporter) -> dict[str, Any]:
+def _tree(body: Body, scope: Scope, report: Reporter, repeated: Collection[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for attribute in body.attributes.values():
         try:
@@ -77,7 +80,10 @@ def _tree(body: Body, scope: Scope, report: Reporter) -> dict[str, Any]:
         except Refusal as refusal:
             report.refuse(refusal)
     for block in body.blocks:
-        value = _tree(block.body, scope, report)
+        value = _tree(block.body, scope, report, repeated)
+        if block.type in repeated:
+            found[block.type] = [*found.get(block.type, []), value]
+            continue
         for label in reversed(block.labels):
             value = {label.text: value}
         found = merge(found, {block.type: value})

@@ -10,7 +10,7 @@ import click
 from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.output import Json, moment, pairs, short, size, table
 from lepa.cli.session import Session, Shape, api, read_input, segment, shaped
-from lepa.cli.volume_spec import EXAMPLES, body, literal
+from lepa.cli.volume_spec import EXAMPLES, REPEATED, body, literal
 from lepa.model.errors import LepaError, conflict, invalid, not_found
 
 SECRETS = "X-Nomad-CSI-Secrets"
@@ -170,7 +170,7 @@ def init(file: str | None, type: str, **given: bool) -> None:
 
         from lepa.agent.config_file import parse
 
-        text = msgspec.json.format(msgspec.json.encode(parse(text, str(path))), indent=2).decode() + "\n"
+        text = msgspec.json.format(msgspec.json.encode(parse(text, str(path), REPEATED)), indent=2).decode() + "\n"
     try:
         with path.open("x", encoding="utf-8") as written:
             written.write(text)
@@ -185,7 +185,7 @@ def _read(path: str, volume_id: str) -> tuple[str, Json]:
     from lepa.agent.config_file import parse
 
     text = literal(read_input(path).decode("utf-8", "replace"))
-    return body(parse(text, "<stdin>" if path == "-" else path), volume_id)
+    return body(parse(text, "<stdin>" if path == "-" else path, REPEATED), volume_id)
 
 
 def _namespace(volume: Json) -> Json:

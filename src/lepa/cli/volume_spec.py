@@ -16,6 +16,9 @@ _SIZE: Final = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGTP]?)(I?)B?", re.IGNORECASE)
 
 Json = dict[str, Any]
 
+REPEATED: Final = ("capability", "constraint", "topology")
+"""Blocks that may stand several times."""
+
 
 def literal(text: str) -> str:
     """A file's text in which `${attr.…}`, `${node.…}` and `${meta.…}` stay as they are: servers give them values."""

@@ -3,7 +3,7 @@
 import pytest
 
 from lepa.agent.config_file import parse
-from lepa.cli.volume_spec import EXAMPLES, body, literal, size_bytes
+from lepa.cli.volume_spec import EXAMPLES, REPEATED, body, literal, size_bytes
 from lepa.model.errors import LepaError
 
 
@@ -21,10 +21,10 @@ def test_a_size_that_is_none_is_told() -> None:
 
 
 def test_the_examples_are_specifications() -> None:
-    kind, host = body(parse(EXAMPLES["host"], "x"))
+    kind, host = body(parse(EXAMPLES["host"], "x", REPEATED))
     assert (kind, host["Name"], host["Parameters"]) == ("host", "data", {"mode": "0755"})
     assert host["RequestedCapabilities"] == [{"AccessMode": "single-node-writer", "AttachmentMode": "file-system"}]
-    kind, csi = body(parse(EXAMPLES["csi"], "x"))
+    kind, csi = body(parse(EXAMPLES["csi"], "x", REPEATED))
     assert (kind, csi["ID"], csi["RequestedCapacityMin"]) == ("csi", "data", 10 * 2**30)
     assert csi["MountOptions"] == {"FSType": "ext4", "MountFlags": ["noatime"]}
 
@@ -38,13 +38,18 @@ def test_constraints_topologies_and_an_id_from_the_command_line() -> None:
       value = "linux"
     }
     """
-    assert body(parse(literal(text), "x"), "the-id")[1]["Constraints"] == [
+    assert body(parse(literal(text), "x", REPEATED), "the-id")[1]["Constraints"] == [
         {"Operand": "=", "LTarget": "${attr.kernel.name}", "RTarget": "linux"}
     ]
     text = 'id = "v"\ntopology_request {\n required {\n topology {\n segments {\n zone = "a"\n}\n}\n }\n}\n'
-    kind, found = body(parse(text, "x"), "the-id")
+    kind, found = body(parse(text, "x", REPEATED), "the-id")
     assert (kind, found["ID"]) == ("csi", "the-id")
     assert found["RequestedTopologies"] == {"Required": [{"Segments": {"zone": "a"}}]}
+
+
+def test_capabilities_may_be_several() -> None:
+    text = 'id = "v"\n' + 'capability {\n access_mode = "a"\n}\n' + 'capability {\n access_mode = "b"\n}\n'
+    assert body(parse(text, "x", REPEATED))[1]["RequestedCapabilities"] == [{"AccessMode": "a"}, {"AccessMode": "b"}]
 
 
 @pytest.mark.parametrize(
@@ -58,4 +63,4 @@ def test_constraints_topologies_and_an_id_from_the_command_line() -> None:
 )
 def test_what_cannot_be_meant_is_told(text: str, told: str) -> None:
     with pytest.raises(LepaError, match=told):
-        body(parse(text, "x"))
+        body(parse(text, "x", REPEATED))
