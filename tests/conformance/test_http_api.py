@@ -688,7 +688,12 @@ ELSEWHERE = {
     "agent/monitor/export": "tests/unit/api/test_debug.py",
     "deployment/unblock/{id}": "tests/integration/test_server_endpoints.py",
     "evaluations": "tests/integration/test_server_endpoints.py",
-    "plugin/csi/{id}": "tests/unit/api/test_plugins.py",
+    "client/allocation/{id}/snapshot": "tests/cluster/test_volumes.py",
+    **{
+        route.path: "tests/unit/api/test_volumes.py"
+        for route in app.ROUTES
+        if route.path.startswith(("volume", "plugin/"))
+    },
     "openapi.json": "tests/unit/api/test_openapi.py",
     "agent/servers": "API-AGE-005; setting them is tried in tests/unit/api/test_agent.py",
     "agent/schedulers/config": "API-AGE-011 and API-ERR-080",

@@ -175,6 +175,7 @@ class Agent:
             self._metrics,
             devices=devices,
             task_api=self._task_sockets,
+            agents_tls=self._tls.towards_agents(),
         )
         running = {task.id for task in await supervisor.list_tasks()}
         await self._stack.enter_async_context(client)

@@ -45,6 +45,7 @@ DOORS: Final[Mapping[str, str]] = {
     "GET client/fs/readat/{id}": "Allocation.Files",
     "GET client/fs/stream/{id}": "Allocation.Files",
     "GET client/fs/logs/{id}": "Allocation.Logs",
+    "GET client/allocation/{id}/snapshot": OPEN,
     "GET client/allocation/{id}/stats": "Allocation.Read",
     "GET client/allocation/{id}/checks": "Allocation.Read",
     "GET allocation/{id}/checks": "Allocation.Read",
@@ -59,7 +60,8 @@ DOORS: Final[Mapping[str, str]] = {
     "PUT client/metadata": "Node.Write",
 }
 """By verb (POST counts as PUT) and path after /v1/. Three have their doors in their handlers: commands in tasks, whose
-token may come in the first message; facts about the host, which a setting opens; jobs in bodies, for several routes."""
+token may come in the first message; facts about the host, which a setting opens; jobs in bodies, for several routes.
+The data of a disk are given to the node that shows the token which the servers made for it."""
 
 
 def door_of(verb: str, path: str) -> str:

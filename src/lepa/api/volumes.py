@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from lepa.api.edge import Edge, Handle, Route, write
+from lepa.api.edge import Edge, Handle, Route, answers, by_verb, read, write
 from lepa.api.request import common, flag, json_object, json_response, member, read_request, reply_response
 from lepa.model import wire
 from lepa.model.errors import invalid, not_found
@@ -40,14 +40,6 @@ async def list_volumes(edge: Edge, request: web.Request) -> web.StreamResponse:
     return reply_response(request, await edge.caller.call(method, query))
 
 
-def _get(method: m.Method[r.ReadRequest, Any], missing: str) -> Handle:
-    async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
-        query = read_request(request, r.ReadRequest, id=request.match_info["id"])
-        return reply_response(request, await edge.caller.call(method, query), missing)
-
-    return handle
-
-
 # Host volumes
 
 
@@ -61,7 +53,7 @@ def _write_host(method: m.Method[v.HostVolumeWriteRequest, v.HostVolumeWritten])
         reply = await edge.caller.call(method, call)
         return json_response(request, reply.value, headers={"X-Nomad-Index": str(reply.index)})
 
-    return handle
+    return answers(method)(handle)
 
 
 def _scoped(request: web.Request, namespace: str) -> dict[str, Any]:
@@ -70,6 +62,7 @@ def _scoped(request: web.Request, namespace: str) -> dict[str, Any]:
     return found | {"namespace": namespace} if namespace else found
 
 
+@answers(m.HOST_VOLUME_DELETE)
 async def delete_host(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Remove a host volume with what is in it."""
     call = v.VolumeRequest(id=request.match_info["id"], force=_force(request), **common(request))
@@ -84,6 +77,7 @@ def _force(request: web.Request) -> bool:
         raise invalid("invalid force value") from error
 
 
+@answers(m.VOLUME_CLAIM_LIST)
 async def list_claims(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Volumes that instances of groups keep."""
     query = read_request(
@@ -116,7 +110,7 @@ def _write_csi(method: m.Method[v.CSIVolumeWriteRequest, v.CSIVolumesWritten], *
             answer["Volumes"] = reply.value.volumes
         return json_response(request, answer, headers={"X-Nomad-Index": str(reply.index)})
 
-    return handle
+    return answers(method)(handle)
 
 
 def _change_csi(method: m.Method[v.VolumeRequest, None]) -> Handle:
@@ -130,7 +124,7 @@ def _change_csi(method: m.Method[v.VolumeRequest, None]) -> Handle:
         reply = await edge.caller.call(method, call)
         return json_response(request, None, headers={"X-Nomad-Index": str(reply.index)})
 
-    return handle
+    return answers(method)(handle)
 
 
 def _secrets(request: web.Request) -> dict[str, str]:
@@ -153,18 +147,21 @@ def _external(request: web.Request) -> v.CSIExternalRequest:
     )
 
 
+@answers(m.CSI_VOLUME_EXTERNAL)
 async def list_external(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Volumes as the storage of a plugin knows them."""
     reply = await edge.caller.call(m.CSI_VOLUME_EXTERNAL, _external(request))
     return json_response(request, {"Volumes": reply.value.volumes, "NextToken": reply.value.next_token})
 
 
+@answers(m.CSI_SNAPSHOT_LIST)
 async def list_snapshots(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Snapshots as the storage of a plugin knows them."""
     reply = await edge.caller.call(m.CSI_SNAPSHOT_LIST, _external(request))
     return json_response(request, {"Snapshots": reply.value.snapshots, "NextToken": reply.value.next_token})
 
 
+@answers(m.CSI_SNAPSHOT_CREATE)
 async def create_snapshots(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Make snapshots of volumes."""
     given = member(await json_object(request), "Snapshots") or []
@@ -173,6 +170,7 @@ async def create_snapshots(edge: Edge, request: web.Request) -> web.StreamRespon
     return json_response(request, {"Snapshots": reply.value.snapshots})
 
 
+@answers(m.CSI_SNAPSHOT_DELETE)
 async def delete_snapshot(edge: Edge, request: web.Request) -> web.StreamResponse:
     """Remove a snapshot."""
     query = request.query
@@ -185,6 +183,7 @@ async def delete_snapshot(edge: Edge, request: web.Request) -> web.StreamRespons
     return json_response(request, None)
 
 
+@answers(m.CSI_PLUGIN_LIST)
 async def list_plugins(edge: Edge, request: web.Request) -> web.StreamResponse:
     """CSI plugins; nothing without a type."""
     kind = request.query.get("type", "")
@@ -195,22 +194,14 @@ async def list_plugins(edge: Edge, request: web.Request) -> web.StreamResponse:
     return reply_response(request, await edge.caller.call(m.CSI_PLUGIN_LIST, read_request(request, r.ReadRequest)))
 
 
-def _by_verb(**handlers: Handle) -> Handle:
-    async def handle(edge: Edge, request: web.Request) -> web.StreamResponse:
-        verb = "PUT" if request.method == "POST" else request.method
-        return await handlers[verb](edge, request)
-
-    return handle
-
-
 _REGISTER = _write_csi(m.CSI_VOLUME_REGISTER, volumes=False)
 ROUTES = (
-    Route("GET PUT POST", "volumes", _by_verb(GET=list_volumes, PUT=_REGISTER)),
+    Route("GET PUT POST", "volumes", by_verb({"GET": list_volumes, "PUT": _REGISTER})),
     Route("GET", "volumes/external", list_external),
     Route(
         "GET PUT POST DELETE",
         "volumes/snapshot",
-        _by_verb(GET=list_snapshots, PUT=create_snapshots, DELETE=delete_snapshot),
+        by_verb({"GET": list_snapshots, "PUT": create_snapshots, "DELETE": delete_snapshot}),
     ),
     Route("GET", "volumes/claims", list_claims),
     Route("DELETE", "volumes/claim/{id}", write(m.VOLUME_CLAIM_DELETE)),
@@ -219,18 +210,22 @@ ROUTES = (
     Route(
         "GET DELETE",
         "volume/host/{id}",
-        _by_verb(GET=_get(m.HOST_VOLUME_GET, "volume not found"), DELETE=delete_host),
+        by_verb({"GET": read(m.HOST_VOLUME_GET, missing="volume not found"), "DELETE": delete_host}),
     ),
     Route(
         "GET PUT POST DELETE",
         "volume/csi/{id}",
-        _by_verb(
-            GET=_get(m.CSI_VOLUME_GET, "volume not found"), PUT=_REGISTER, DELETE=_change_csi(m.CSI_VOLUME_DEREGISTER)
+        by_verb(
+            {
+                "GET": read(m.CSI_VOLUME_GET, missing="volume not found"),
+                "PUT": _REGISTER,
+                "DELETE": _change_csi(m.CSI_VOLUME_DEREGISTER),
+            }
         ),
     ),
     Route("PUT POST", "volume/csi/{id}/create", _write_csi(m.CSI_VOLUME_CREATE, volumes=True)),
     Route("DELETE", "volume/csi/{id}/delete", _change_csi(m.CSI_VOLUME_DELETE)),
     Route("DELETE", "volume/csi/{id}/detach", _change_csi(m.CSI_VOLUME_DETACH)),
     Route("GET", "plugins", list_plugins),
-    Route("GET", "plugin/csi/{id}", _get(m.CSI_PLUGIN_GET, "plugin not found")),
+    Route("GET", "plugin/csi/{id}", read(m.CSI_PLUGIN_GET, missing="plugin not found")),
 )

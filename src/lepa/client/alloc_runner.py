@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import shutil
+import ssl
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -81,6 +82,7 @@ class NodeParts:
     csi_plugins: CsiPlugins
     kill_timeout_max_s: float = 30.0
     options: Mapping[str, str] = field(default_factory=dict)
+    agents_tls: ssl.SSLContext | None = None
     devices: Devices = field(default_factory=Devices)
 
 
@@ -352,7 +354,9 @@ class AllocRunner:
     async def _fetch_from(self, source: MigrateSource) -> str:
         """What came of it, in a sentence; given up when nobody wants the allocation any more."""
         disk, names, previous = self._group.ephemeral_disk, list(self.runners), self.alloc.previous_allocation
-        fetch = migration.fetch(self._parts.http, source, previous, self.directory, names, disk.size_mb)
+        fetch = migration.fetch(
+            self._parts.http, source, previous, self.directory, names, disk.size_mb, self._parts.agents_tls
+        )
         async with Tasks("client.migration") as tasks:
             fetching = tasks.start("fetch", _outcome(fetch))
             while not (fetching.done() or self._stopping):

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import re
+import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
@@ -106,7 +107,9 @@ class Client:
         hooks: Hooks | None = None,
         devices: Devices | None = None,
         task_api: TaskApi | None = None,
+        agents_tls: ssl.SSLContext | None = None,
     ) -> None:
+        """agents_tls: how other agents are called, when not in plain text."""
         self._settings = settings
         self._caller = caller
         self._drivers = drivers
@@ -115,6 +118,7 @@ class Client:
         self._random = random
         self._metrics = metrics
         self._devices = devices or Devices()
+        self._agents_tls = agents_tls
         self._hooks = hooks or self._default_hooks
         self._identities = Identities(caller, lambda: self.node)
         self._task_api = task_api
@@ -261,6 +265,7 @@ class Client:
             csi_plugins=self._csi_plugins,
             kill_timeout_max_s=self._settings.max_kill_timeout_s,
             devices=self._devices,
+            agents_tls=self._agents_tls,
         )
 
     def _host_environment(self) -> dict[str, str]:

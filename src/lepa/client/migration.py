@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import os
 import shutil
+import ssl
 import stat
 import tarfile
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -127,14 +128,17 @@ async def fetch(
     into: AllocDir,
     tasks: Sequence[str],
     size_mb: int,
+    tls: ssl.SSLContext | None = None,
 ) -> int:
-    """Fetch the data of an earlier allocation; the bytes that came. Raises LepaError when all attempts failed."""
+    """Fetch the data of an earlier allocation; the bytes that came. tls: how nodes are called, when not in plain text.
+
+    Raises LepaError when all attempts failed."""
     reason = ""
     for attempt in range(TRIES_MAX):
         if attempt:
             await asyncio.sleep(PAUSE_S)
         try:
-            return await _fetch_once(http, source, alloc_id, into, tasks, size_mb * MIB)
+            return await _fetch_once(http, source, alloc_id, into, tasks, size_mb * MIB, tls)
         except LepaError as error:
             reason = error.message
             if error.code in ("invalid", "denied", "not_found"):
@@ -147,15 +151,23 @@ async def fetch(
 
 
 async def _fetch_once(
-    http: aiohttp.ClientSession, source: MigrateSource, alloc_id: str, into: AllocDir, tasks: Sequence[str], limit: int
+    http: aiohttp.ClientSession,
+    source: MigrateSource,
+    alloc_id: str,
+    into: AllocDir,
+    tasks: Sequence[str],
+    limit: int,
+    tls: ssl.SSLContext | None,
 ) -> int:
-    url = f"http://{source.address}/v1/client/allocation/{alloc_id}/snapshot"
+    url = f"{'https' if tls else 'http'}://{source.address}/v1/client/allocation/{alloc_id}/snapshot"
     timeout = aiohttp.ClientTimeout(total=None, sock_connect=10.0, sock_read=SILENT_S)
     read, write = os.pipe()
     async with Tasks("client.migration") as running:
         unpacking = running.start("unpack", asyncio.to_thread(_unpack_from, read, into.path / INCOMING, limit))
         try:
-            async with http.get(url, headers={"X-Nomad-Token": source.token}, timeout=timeout) as answer:
+            async with http.get(
+                url, headers={"X-Nomad-Token": source.token}, timeout=timeout, ssl=tls or True
+            ) as answer:
                 if answer.status != 200:
                     raise _refused(answer.status, (await answer.text())[:300])
                 with os.fdopen(write, "wb", buffering=0) as pipe:

@@ -294,3 +294,23 @@ async def test_old_answers_tell_that_they_are(parts, http) -> None:
     refused = await http.get("/v1/jobs?consistent")
     assert (refused.status, await refused.text()) == (500, "No cluster leader")
     assert not parts.caller.last().stale
+
+
+async def test_the_data_of_a_disk_come_as_they_are_packed_or_not_at_all(parts, client_of) -> None:
+    class Holder(Node):
+        async def snapshot(self, alloc_id: str, token: str) -> AsyncIterator[bytes]:
+            if token != "secret":
+                raise LepaError("denied", "the token does not open the data of this allocation")
+
+            async def pieces() -> AsyncIterator[bytes]:
+                yield b"one "
+                yield b"two"
+
+            return pieces()
+
+    parts.node = Holder()
+    http = await client_of(parts)
+    path = f"/v1/client/allocation/{HERE}/snapshot"
+    assert await (await http.get(path, headers={"X-Nomad-Token": "secret"})).read() == b"one two"
+    assert (await http.get(path)).status == 403
+    assert (await http.get("/v1/client/allocation/elsewhere/snapshot")).status == 404

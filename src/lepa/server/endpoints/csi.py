@@ -17,7 +17,7 @@ from lepa.server.endpoints.context import Answers, Context
 from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.query import Answerable, Query, namespace_of, table
 from lepa.server.node_desk import ask
-from lepa.server.pages import Page, page_of, since
+from lepa.server.pages import Page, in_namespace, page_of, since
 from lepa.state.commands import csi as commands
 from lepa.state.commands import nodes
 from lepa.state.commands.draft import Draft
@@ -29,7 +29,7 @@ ATTACH_S: Final = 120.0
 
 def list_volumes(snapshot: Snapshot, request: v.VolumeListRequest) -> Page:
     """CSI volumes by namespace and id."""
-    namespace = namespace_of(request)
+    mine = in_namespace(request)
 
     def wanted(volume: CSIVolume) -> bool:
         here = not request.node_id or any(
@@ -37,7 +37,7 @@ def list_volumes(snapshot: Snapshot, request: v.VolumeListRequest) -> Page:
         )
         return (
             here
-            and namespace in ("*", volume.namespace)
+            and mine(volume)
             and volume.id.startswith(request.prefix)
             and request.plugin_id in ("", volume.plugin_id)
         )

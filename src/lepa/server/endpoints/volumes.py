@@ -17,7 +17,7 @@ from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.query import Answerable, Query, group, namespace_of, table
 from lepa.server.endpoints.stubs import alloc_stub
 from lepa.server.node_desk import ask
-from lepa.server.pages import Page, page_of, since
+from lepa.server.pages import Page, in_namespace, page_of, since
 from lepa.server.volume_placement import choose_node
 from lepa.state.commands import node_work, nodes
 from lepa.state.commands import volumes as commands
@@ -43,11 +43,11 @@ def token(volume: HostVolume) -> str:
 
 def list_volumes(snapshot: Snapshot, request: v.VolumeListRequest) -> Page:
     """Host volumes by namespace and id."""
-    namespace = namespace_of(request)
+    mine = in_namespace(request)
 
     def wanted(volume: HostVolume) -> bool:
         return (
-            namespace in ("*", volume.namespace)
+            mine(volume)
             and volume.id.startswith(request.prefix)
             and request.node_id in ("", volume.node_id)
             and request.node_pool in ("", volume.node_pool)
@@ -76,11 +76,11 @@ def get_volume(snapshot: Snapshot, request: ReadRequest) -> HostVolume | None:
 
 def list_claims(snapshot: Snapshot, request: v.ClaimListRequest) -> Page:
     """What instances of groups keep."""
-    namespace = namespace_of(request)
+    mine = in_namespace(request)
 
     def wanted(claim: TaskGroupHostVolumeClaim) -> bool:
         return (
-            namespace in ("*", claim.namespace)
+            mine(claim)
             and claim.id.startswith(request.prefix)
             and request.job_id in ("", claim.job_id)
             and request.task_group in ("", claim.task_group_name)
