@@ -6,6 +6,7 @@ nor the log holds a traceback. Every run of a seed sends the same.
 
 import json
 import random
+import threading
 import time
 from collections.abc import Iterator
 from http.client import HTTPConnection, HTTPException
@@ -17,7 +18,7 @@ import pytest
 from tests.e2e.agents import Agent, running
 from tests.e2e.jobs import shell_job
 
-REQUESTS, PARSES, SEEDS = 1_500, 300, (1, 2, 3)
+REQUESTS, PARSES, SEEDS = 1_000, 200, (1, 2, 3)
 PARSE_S_MAX = 5.0
 """Two seconds on a free machine."""
 NOMADS_500 = (
@@ -192,4 +193,81 @@ def test_broken_job_files_are_told_with_their_line(agent: Agent, seed: int) -> N
                 status, said = send(connection, "PUT", path, job)
                 assert status in (200, 400), (status, said, text)
     connection.close()
+    assert "Traceback" not in agent.log(), agent.log()
+
+
+def _job(**fields: Any) -> dict[str, Any]:
+    task = {"Name": "t", "Driver": "raw_exec", "Config": {"command": "/bin/true"}}
+    return {"Job": {"ID": "hostile", "Type": "batch", "TaskGroups": [{"Name": "g", "Tasks": [task]}], **fields}}
+
+
+def _parse(body: str) -> dict[str, Any]:
+    return {"JobHCL": f'job "a" {{\n group "g" {{\n task "t" {{\n driver = "raw_exec"\n {body}\n }}\n }}\n}}'}
+
+
+LOOPS = "[for a in range(0, 1000) : [for b in range(0, 1000) : [for c in range(0, 1000) : c]]]"
+HOSTILE: dict[str, tuple[str, str, Any]] = {
+    "deep JSON": ("PUT", "/v1/jobs", b'{"Job":' + b"[" * 100_000),
+    "deep JSON that ends": ("PUT", "/v1/jobs", b'{"Job":' + b"[" * 50_000 + b"]" * 50_000 + b"}"),
+    "a huge integer": ("PUT", "/v1/jobs", b'{"Job":{"ID":"a","Priority":' + b"9" * 100_000 + b"}}"),
+    "a filter of a megabyte": ("DELETE", "/v1/evaluations", {"Filter": "ID is empty and " * 60_000 + "ID is empty"}),
+    "a regular expression that backtracks": (
+        "GET",
+        "/v1/jobs?filter=ID+matches+%22%28a%2B%29%2B%28a%2B%29%2B%24%22",
+        None,
+    ),
+    "a constraint that backtracks": (
+        "PUT",
+        "/v1/job/hostile/plan",
+        _job(Constraints=[{"LTarget": "a" * 200 + "!", "Operand": "regexp", "RTarget": "(a|a)*(a|a)*$"}]),
+    ),
+    "a schedule that never comes": (
+        "PUT",
+        "/v1/job/hostile/plan",
+        _job(Periodic={"Enabled": True, "Specs": ["0 0 30 2 *"]}),
+    ),
+    "a billion numbers": ("PUT", "/v1/jobs/parse", _parse('env = { a = join(",", range(0, 1000000000)) }')),
+    "loops in loops": ("PUT", "/v1/jobs/parse", _parse(f"env = {{ a = length({LOOPS}) }}")),
+    "a template of itself": ("PUT", "/v1/jobs/parse", _parse('env = { a = "' + "${" * 3_000 + "}" * 3_000 + '" }')),
+    "ten thousand groups": (
+        "PUT",
+        "/v1/validate/job",
+        _job(TaskGroups=[{"Name": f"g{n}", "Tasks": [{"Name": "t", "Driver": "raw_exec"}]} for n in range(10_000)]),
+    ),
+    "a path of slashes": ("GET", "/v1/job/" + "/" * 5_000, None),
+    "many parameters": ("GET", "/v1/jobs?" + "&".join(f"a{n}=b" for n in range(500)), None),
+}
+HOSTILE_S_MAX = 20.0
+"""Two seconds on a free machine."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_what_would_cost_much_is_bounded_and_others_are_answered_meanwhile(agent: Agent, name: str) -> None:
+    """S11."""
+    verb, path, body = HOSTILE[name]
+    raw = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    waited: list[float] = []
+    done = threading.Event()
+
+    def others() -> None:
+        while not done.is_set():
+            started = time.monotonic()
+            assert agent.request("GET", "/v1/status/leader").status == 200
+            waited.append(time.monotonic() - started)
+
+    beside = threading.Thread(target=others)
+    beside.start()
+    started = time.monotonic()
+    try:
+        connection = HTTPConnection(agent.host, agent.ports["http"], timeout=60)
+        status, text = send(connection, verb, path, raw)
+        connection.close()
+    finally:
+        took = time.monotonic() - started
+        done.set()
+        beside.join()
+    assert took < HOSTILE_S_MAX
+    assert status in (200, 400, 404, 413, 414), (status, text[:200])
+    assert "Traceback" not in text
+    assert max(waited) < HOSTILE_S_MAX / 2
     assert "Traceback" not in agent.log(), agent.log()
