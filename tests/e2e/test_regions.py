@@ -82,6 +82,8 @@ def test_servers_of_both_regions_are_members_everywhere(both: tuple[Agent, Agent
         assert (tags["role"], tags["region"], tags["port"]) == ("nomad", "us", str(us.ports["rpc"]))
         assert members["us-1.us"]["Port"] == us.ports["serf"]
         assert members["us-1.us"]["ProtocolCur"] == 2
+    figures = eu.get("/v1/agent/self")["stats"]["serf"]
+    assert (figures["members"], figures["failed"], figures["encrypted"]) == ("2", "0", "true")
     listed = lepa(eu, "server", "members").splitlines()
     assert [line.split()[0:1] + line.split()[3:5] + line.split()[-1:] for line in listed[1:]] == [
         ["eu-1.eu", "alive", "true", "eu"],

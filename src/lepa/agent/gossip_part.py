@@ -141,6 +141,22 @@ class GossipPart:
         there = [member for member in self.members() if member.status == "alive"]
         return [_rpc_address(member) for member in there if member.tags.get("region") == region]
 
+    def stats(self) -> dict[str, str]:
+        """Figures under the names that Nomad's `agent-info` has them."""
+        if self._node is None:
+            return {}
+        serf, members = self._node.serf, self._node.members()
+        return {
+            "members": str(len(members)),
+            "failed": str(sum(member.status == "failed" for member in members)),
+            "left": str(sum(member.status == "left" for member in members)),
+            "health_score": str(serf.membership.health),
+            "member_time": str(serf.clock.time),
+            "event_time": str(serf.event_clock.time),
+            "query_time": str(serf.query_clock.time),
+            "encrypted": str(serf.framing.keyring is not None).lower(),
+        }
+
     async def join(self, addresses: Sequence[str]) -> tuple[int, str, str]:
         """Join other servers: how many were reached, why none, and what is doubtful."""
         node = self._running()

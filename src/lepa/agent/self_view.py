@@ -104,6 +104,8 @@ class SelfView:
                 "loop_lag_ms": f"{self.lag_ms:.2f}",
             },
         }
+        if self.gossip is not None:
+            found["serf"] = self.gossip.stats()
         if self.client is not None:
             found["client"] = {
                 "node_id": self.client.node_id,
