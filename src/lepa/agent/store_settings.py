@@ -37,10 +37,11 @@ def kind_of(config: Config) -> Kind:
 
 
 def joins(config: Config) -> tuple[str, ...]:
-    """What the configuration names as other servers."""
+    """What the configuration names as other servers; `gossip_settings` refuses what is no list of texts."""
     server = config.server
-    more = [server.server_join.get(key, ()) for key in ("retry_join", "start_join")]
-    return tuple(dict.fromkeys([*server.retry_join, *server.start_join, *(entry for some in more for entry in some)]))
+    more = [server.server_join.get(key) for key in ("retry_join", "start_join")]
+    named = [str(entry) for some in more if isinstance(some, list | tuple) for entry in some]
+    return tuple(dict.fromkeys([*server.retry_join, *server.start_join, *named]))
 
 
 def server_folder(config: Config) -> Path:

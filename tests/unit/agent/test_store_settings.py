@@ -34,6 +34,7 @@ def built(**server: Any) -> config.Config:
         ({"bootstrap_expect": 3}, "own"),
         ({"retry_join": ["10.0.0.1"]}, "own"),
         ({"server_join": {"retry_join": ["10.0.0.1"]}}, "own"),
+        ({"server_join": {"retry_join": 5}}, "file"),
         ({"etcd": {"endpoints": ["10.0.0.1:2379"]}}, "external"),
         ({"bootstrap_expect": 3, "etcd": {"endpoints": ["10.0.0.1:2379"]}}, "external"),
     ],
