@@ -222,11 +222,15 @@ def test_reconciling_keeps_one_of_a_returned_allocation_and_its_replacement(
 
 
 def test_a_cut_off_node_ends_what_must_not_go_on_alone(here: Cluster) -> None:
-    here.server.run(shell_job("lonely", COUNTING, group={"Disconnect": {"StopOnClientAfter": 2 * SECOND}}))
-    (allocation,) = here.server.running("lonely")
-    here.bed.isolate(here.where(allocation))
-    wait_until(lambda: not here.first_process(allocation), 15.0)
-    wait_until(lambda: allocation["NodeName"] not in here.running_by_node("lonely", 1))
+    """B045: all of it, however many groups there are."""
+    job = shell_job("lonely", COUNTING, group={"Disconnect": {"StopOnClientAfter": 2 * SECOND}})
+    (group,) = job["TaskGroups"]
+    here.server.run({**job, "TaskGroups": [{**group, "Name": name} for name in ("a", "b", "c")]})
+    placed = here.running_by_node("lonely", 3)
+    name = max(placed, key=lambda node: len(placed[node]))
+    here.bed.isolate(here.nodes[name])
+    wait_until(lambda: not any(here.first_process(allocation) for allocation in placed[name]), 15.0)
+    wait_until(lambda: name not in here.running_by_node("lonely", 3))
 
 
 def test_a_pulled_cable_is_a_silent_node_until_it_is_put_back(here: Cluster) -> None:

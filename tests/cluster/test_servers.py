@@ -106,10 +106,34 @@ def test_r3_all_servers_are_killed_at_once_and_have_the_same_state_again(here: R
     here.running_by_node("after", 2)
 
 
+def test_services_of_a_node_that_was_lost_while_all_servers_were_away_are_withdrawn(here: Region) -> None:
+    """B214."""
+    apart = [{"Operand": "distinct_hosts", "LTarget": "", "RTarget": "true"}]
+    service = {"Name": "found", "Provider": "nomad", "AddressMode": "host"}
+    here.server.run(shell_job("found", count=2, group={"Services": [service]}, Constraints=apart))
+    by_node = {name: one["ID"] for name, (one,) in here.running_by_node("found", 2).items()}
+
+    def instances() -> set[str]:
+        return {one["AllocID"] for one in here.server.get("/v1/service/found")}
+
+    wait_until(lambda: instances() == set(by_node.values()))
+    for agent in here.servers.values():
+        agent.kill9()
+    here.bed.power_off(here.nodes["two"])
+    for agent in here.servers.values():
+        agent.spawn()
+    here.leader(within_s=40.0)
+    wait_until(lambda: here.status(here.nodes["two"]) == "down", 40.0)
+    wait_until(lambda: instances() == {by_node["one"]})
+
+
 def test_r7_a_node_that_lost_its_power_is_replaced_and_none_runs_twice(here: Region) -> None:
+    """B203: a machine that comes back asks the servers before it starts anything of what it had."""
+    starts = here.bed.folder / "starts"
+    script = f"echo $NOMAD_ALLOC_ID >> {starts}; exec sleep 1000"
     moves = {"Unlimited": True, "Delay": 5_000_000_000, "DelayFunction": "constant"}
     with here.judged(witness=here.followers()[0], setters=1) as load:
-        here.server.run(shell_job("moved", count=6, group={"ReschedulePolicy": moves}))
+        here.server.run(shell_job("moved", script, count=6, group={"ReschedulePolicy": moves}))
         load.acknowledged.append("moved")
         placed = here.running_by_node("moved", 6)
         victim = here.nodes[max(placed, key=lambda name: len(placed[name]))]
@@ -118,6 +142,8 @@ def test_r7_a_node_that_lost_its_power_is_replaced_and_none_runs_twice(here: Reg
         wait_until(lambda: here.status(victim) == "down", 30.0)
         wait_until(lambda: victim.name not in here.running_by_node("moved", 6), 30.0)
         print(f"replaced after {time.monotonic() - began:.1f} s")
+    started = starts.read_text().split()
+    assert len(started) == len(set(started)) >= 6 + len(placed[victim.name])
 
 
 @pytest.mark.parametrize("cut", ["both ways", "what it is sent"])

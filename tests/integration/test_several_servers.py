@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from tests.builders import make_job, make_node
+from tests.cluster.linearizability import Call, violation
 from tests.integration.server_cluster import FakeNode, Report, completes, runs
 from tests.integration.several_servers import Member, Region, region, until
 
@@ -20,6 +21,7 @@ from lepa.kit.durations import SECOND
 from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.model.errors import LepaError
 from lepa.model.job import Job
+from lepa.model.policies import ParameterizedJobConfig
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.channel import HttpCaller, Lost, ServerSession
@@ -169,6 +171,29 @@ async def test_index_zero_does_not_wait_and_index_one_does() -> None:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.3):
                 await call(m.ALLOCATION_LIST, r.AllocationListRequest(index=reply.index, wait_ns=60 * SECOND))
+
+
+@pytest.mark.parametrize("stale", [False, True])
+async def test_reads_at_a_follower_that_is_behind_are_linearizable_unless_they_are_stale(stale: bool) -> None:
+    """R22: the checker of histories catches reads from a follower, and finds none where the leader was asked."""
+    async with region() as made:
+        leader, follower = await made.leader(), (await made.followers())[0]
+        held = make_job("register", type="batch", parameterized_job=ParameterizedJobConfig())
+        await register(leader, replace(held, meta={"value": "first"}))
+        await until(lambda: follower.server.replica.snapshot.job("default", "register"), "known to the follower")
+        follower.cable.lag_s = 0.2
+        calls, loop = [], asyncio.get_running_loop()
+        seen = "first"
+        for number in range(20):
+            began = loop.time()
+            await register(leader, replace(held, meta={"value": str(number)}))
+            calls.append(Call("writer", "cas", began, loop.time(), str(number), seen))
+            seen, began = str(number), loop.time()
+            request = r.JobReadRequest(id="register", stale=stale)
+            found = (await follower.server.caller.call(m.JOB_GET, request)).value
+            assert found is not None
+            calls.append(Call("reader", "read", began, loop.time(), found.meta["value"]))
+        assert bool(violation(calls, "first")) == stale
 
 
 # Members
