@@ -135,6 +135,19 @@ OPERATOR: Tree = {
             "remove-peer": Row("lepa.cli.cluster:remove_peer", "Take a server out for good"),
         },
     ),
+    "root": Branch(
+        "Look at and change what encrypts variables",
+        {
+            "keyring": Branch(
+                "Work with the keys that encrypt variables and sign identities",
+                {
+                    "list": Row("lepa.cli.keyring:list_keys", "List the keys"),
+                    "remove": Row("lepa.cli.keyring:remove", "Remove a key that is not in use"),
+                    "rotate": Row("lepa.cli.keyring:rotate", "Make a new key"),
+                },
+            )
+        },
+    ),
     "scheduler": Branch(
         "Look at and change how placements are made",
         {
@@ -151,6 +164,68 @@ OPERATOR: Tree = {
             "save": Row("lepa.cli.snapshot:save", "Save the whole state of this moment"),
         },
     ),
+}
+ACL: Tree = {
+    "auth-method": Branch(
+        "Work with auth methods: who vouches for people",
+        {
+            "create": Row("lepa.cli.login:auth_method_create", "Make an auth method"),
+            "delete": Row("lepa.cli.login:auth_method_delete", "Delete an auth method"),
+            "info": Row("lepa.cli.login:auth_method_info", "Show an auth method"),
+            "list": Row("lepa.cli.login:auth_method_list", "List auth methods"),
+            "update": Row("lepa.cli.login:auth_method_update", "Change an auth method"),
+        },
+    ),
+    "binding-rule": Branch(
+        "Work with binding rules: what logins get",
+        {
+            "create": Row("lepa.cli.login:binding_rule_create", "Make a binding rule"),
+            "delete": Row("lepa.cli.login:binding_rule_delete", "Delete a binding rule"),
+            "info": Row("lepa.cli.login:binding_rule_info", "Show a binding rule"),
+            "list": Row("lepa.cli.login:binding_rule_list", "List binding rules"),
+            "update": Row("lepa.cli.login:binding_rule_update", "Change a binding rule"),
+        },
+    ),
+    "bootstrap": Row("lepa.cli.acl:bootstrap", "Make the first token"),
+    "policy": Branch(
+        "Work with policies: what may be done",
+        {
+            "apply": Row("lepa.cli.acl:policy_apply", "Create or change a policy"),
+            "delete": Row("lepa.cli.acl:policy_delete", "Delete a policy"),
+            "info": Row("lepa.cli.acl:policy_info", "Show a policy"),
+            "list": Row("lepa.cli.acl:policy_list", "List policies"),
+            "self": Row("lepa.cli.acl:policy_self", "List the policies of the token in use"),
+        },
+    ),
+    "role": Branch(
+        "Work with roles: policies under one name",
+        {
+            "create": Row("lepa.cli.acl:role_create", "Make a role"),
+            "delete": Row("lepa.cli.acl:role_delete", "Delete a role"),
+            "info": Row("lepa.cli.acl:role_info", "Show a role"),
+            "list": Row("lepa.cli.acl:role_list", "List roles"),
+            "update": Row("lepa.cli.acl:role_update", "Change a role"),
+        },
+    ),
+    "token": Branch(
+        "Work with tokens",
+        {
+            "create": Row("lepa.cli.acl:token_create", "Make a token"),
+            "delete": Row("lepa.cli.acl:token_delete", "Delete a token"),
+            "info": Row("lepa.cli.acl:token_info", "Show a token"),
+            "list": Row("lepa.cli.acl:token_list", "List tokens"),
+            "self": Row("lepa.cli.acl:token_self", "Show the token in use"),
+            "update": Row("lepa.cli.acl:token_update", "Change a token"),
+        },
+    ),
+}
+VAR: Tree = {
+    "get": Row("lepa.cli.variables:get", "Show a variable"),
+    "init": Row("lepa.cli.variables:init", "Write an example of a variable"),
+    "list": Row("lepa.cli.variables:list_variables", "List variables"),
+    "lock": Row("lepa.cli.variable_lock:lock", "Run a command while a variable is locked"),
+    "purge": Row("lepa.cli.variables:purge", "Delete a variable for good"),
+    "put": Row("lepa.cli.variables:put", "Write a variable"),
 }
 QUOTA: Tree = {
     "apply": Row("lepa.cli.enterprise:quota_apply", "Create or change a quota"),
@@ -226,6 +301,7 @@ VOLUME: Tree = {
     "status": Row("lepa.cli.volume:status", "List volumes, or show one"),
 }
 COMMANDS: Tree = {
+    "acl": Branch("Say who may do what", ACL),
     "action": Row("lepa.cli.job_action:action", "Run an action that a job's author wrote down"),
     "agent": Row("lepa.cli.agent:agent", "Run an agent: server, client or both"),
     "agent-info": Row("lepa.cli.cluster:agent_info", "Print figures of the asked agent"),
@@ -249,6 +325,7 @@ COMMANDS: Tree = {
     "license": Branch(
         "Look at the licence", {"get": Row("lepa.cli.enterprise:license_get", "Print the licence")}, hidden=True
     ),
+    "login": Row("lepa.cli.login:login", "Get a token by an auth method"),
     "logs": Row("lepa.cli.alloc_files:logs", "Print what a task writes"),
     "model": Branch("Work with served models", MODEL),
     "monitor": Branch(
@@ -332,6 +409,7 @@ COMMANDS: Tree = {
     "top": Row("lepa.cli.top:top", "Show nodes, jobs and allocations live"),
     "ui": Row("lepa.cli.operator:ui", "Say where a browser shows the cluster", hidden=True),
     "validate": Row("lepa.cli.job_submit:validate", "Check a job file"),
+    "var": Branch("Work with variables: configuration and secrets by path", VAR),
     "volume": Branch("Work with volumes", VOLUME),
     "version": Row("lepa.cli.version:version", "Print the version"),
     # Names of old

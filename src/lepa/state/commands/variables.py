@@ -145,8 +145,6 @@ def _acquire(draft: Draft, wanted: Variable, present: Variable | None) -> Applie
         return Applied(conflict=present)
     if present is not None and present.lock is None and present.locked_until > draft.now_ns:
         return Applied(conflict=present)
-    if present is None and not wanted.data:
-        raise not_found("variable doesn't exist")
     if present is not None and present.lock is not None:
         lock = replace(lock, id=present.lock.id)
     else:
