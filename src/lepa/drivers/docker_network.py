@@ -105,10 +105,10 @@ class GroupNetworks:
             async with asyncio.timeout(ENTER_S):
                 while True:
                     state = await self._inspect(name)
-                    if state is None or not state["State"].get("Running"):
-                        raise DriverError(f"the group's network could not be entered: container {name} ended")
-                    if _namespace_of(int(state["State"]["Pid"])) == wanted:
+                    if state is not None and _namespace_of(int(state["State"]["Pid"])) == wanted:
                         return
+                    if state is None or not state["State"].get("Running") or state.get("RestartCount"):
+                        raise DriverError(f"the group's network could not be entered: container {name} ended")
                     await asyncio.sleep(LOOK_S)
         except TimeoutError as error:
             raise DriverError(f"container {name} did not enter {namespace} within {ENTER_S:g} s") from error
