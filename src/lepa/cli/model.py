@@ -147,6 +147,7 @@ def _connected(connection: "ClipperConnection") -> list[str]:
 @option("max", "Replicas at most. Default: 10.", kind=int, metavar="count")
 @option("busy", "Share of time that a replica should work, in 0..1. Default: 0.7.", kind=float, metavar="share")
 @option("down-after", "Fewer must be enough for so long before one goes. Default: 1m.", metavar="duration")
+@option("streams", "Requests passed through at once that keep one busy. Default: 8.", kind=float, metavar="count")
 @option("idle", "With -min=0: the last one goes after so long without a query. Default: 5m.", metavar="duration")
 @flag("off", "Let the replicas stay as many as they are.")
 @serving
@@ -157,6 +158,7 @@ def model_autoscale(
     max: int | None,
     busy: float | None,
     down_after: str | None,
+    streams: float | None,
     idle: str | None,
     off: bool,
 ) -> None:
@@ -165,6 +167,7 @@ def model_autoscale(
         "replicas_min": min,
         "replicas_max": max,
         "busy_target": busy,
+        "streams_target": streams,
         "down_after_s": down_after and duration("down-after", down_after) / SECOND,
         "idle_s": idle and duration("idle", idle) / SECOND,
     }

@@ -43,6 +43,10 @@ class MessageSocket:
         self._early = bytearray()
         self.closed = False
 
+    def limit(self, bytes_max: int) -> None:
+        """Take messages of at most so many bytes from now on."""
+        self._decoder.bytes_max = bytes_max
+
     def fileno(self) -> int:
         return self._socket.fileno()
 

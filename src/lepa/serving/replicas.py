@@ -36,6 +36,7 @@ from lepa.serving.container_rpc import (
 from lepa.serving.inputs import INPUT_TYPES
 from lepa.serving.message_socket import MessageSocket, PeerGone
 from lepa.serving.query import REPLICAS_MAX, Predictions
+from lepa.serving.zmtp import MESSAGE_BYTES_MAX
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,8 @@ ACCEPT_PAUSE_S = 0.5
 """Until connections are taken again, when there was no room for one."""
 TICK_S = 0.5
 """Between two looks at peers that are overdue."""
+STRANGER_BYTES_MAX = 1 << 16
+"""Of a message from a peer that has not said yet which model it serves."""
 REGISTER_S = 60.0
 """For a peer to say which model it serves. Clipper's containers ask again every 5 s."""
 HANG_S = 600.0
@@ -61,6 +64,7 @@ class _Peer:
 
     def __init__(self, connection: socket.socket, now: float) -> None:
         self.socket = MessageSocket(connection, HELLO)
+        self.socket.limit(STRANGER_BYTES_MAX)
         self.id: int | None = None
         self.packed = False
         self.message_id = -1
@@ -123,7 +127,11 @@ class ReplicaServer:
             connection.close()
             self._pause(f"{PEERS_MAX} containers are connected")
             return
-        peer = _Peer(connection, self._clock.now())
+        try:
+            peer = _Peer(connection, self._clock.now())
+        except OSError:
+            connection.close()
+            return
         self._peers.add(peer)
         self._loop.add_reader(peer.socket, self._readable, peer)
         self._flush(peer)
@@ -247,6 +255,7 @@ class ReplicaServer:
             return
         peer.id = replica.id
         peer.packed = message.packed
+        peer.socket.limit(MESSAGE_BYTES_MAX)
         self._by_id[replica.id] = peer
         if message.introduced:
             self._send(peer, encode_introduction(self.name))

@@ -70,12 +70,13 @@ def encode(frames: Sequence[bytes]) -> bytes:
 
 
 class Decoder:
-    """What a peer sends, as messages. ready: messages may be sent to it. to_send: what has to be answered at once; the
-    owner takes it."""
+    """What a peer sends, as messages. bytes_max: of one message. ready: messages may be sent to it. to_send: what has
+    to be answered at once; the owner takes it."""
 
-    __slots__ = ("_buffer", "_bytes", "_frames", "_greeted", "_need", "ready", "to_send")
+    __slots__ = ("_buffer", "_bytes", "_frames", "_greeted", "_need", "bytes_max", "ready", "to_send")
 
     def __init__(self) -> None:
+        self.bytes_max = MESSAGE_BYTES_MAX
         self._buffer = bytearray()
         self._need = 0
         self._greeted = False
@@ -129,8 +130,8 @@ class Decoder:
                 body, size = start + 9, _U64.unpack_from(data, start + 1)[0]
             else:
                 body, size = start + 2, data[start + 1]
-            if size + self._bytes > MESSAGE_BYTES_MAX or len(frames) >= FRAMES_MAX:
-                raise ZmtpError(f"a message holds at most {MESSAGE_BYTES_MAX} bytes in {FRAMES_MAX} frames")
+            if size + self._bytes > self.bytes_max or len(frames) >= FRAMES_MAX:
+                raise ZmtpError(f"a message holds at most {self.bytes_max} bytes in {FRAMES_MAX} frames")
             if body + size > end:
                 self._need = body + size - start
                 return start

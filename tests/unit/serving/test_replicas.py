@@ -36,8 +36,8 @@ class Container:
         self.socket = self.context.socket(zmq.DEALER)
         self.socket.connect(f"tcp://127.0.0.1:{port}")
 
-    async def hear(self) -> list[bytes]:
-        for _ in range(500):
+    async def hear(self, tries: int = 500) -> list[bytes]:
+        for _ in range(tries):
             try:
                 return self.socket.recv_multipart(zmq.DONTWAIT)
             except zmq.Again:
@@ -165,6 +165,34 @@ async def test_a_container_that_talks_nonsense_is_dropped(server: Server, contai
     await server.until(lambda: server.predictions.replicas)
     container.say(b"", u32(77))
     await server.until(lambda: not server.predictions.replicas)
+
+
+async def test_a_stranger_sends_small_messages_and_a_container_large_ones(server: Server, container: Container) -> None:
+    stranger = Container(server.replicas.port)
+    stranger.say(b"", u32(1), bytes(100_000))
+    await container.register()
+    await server.until(lambda: server.predictions.replicas)
+    server.ask(b"x")
+    frames = await container.hear()
+    large = b'"%b"' % (b"7" * 1_000_000)
+    container.say(b"", u32(1), frames[3], struct.pack("<Q", 16), struct.pack("<2Q", 1, len(large)), large)
+    await server.until(lambda: server.answers)
+    assert server.answers[0].output == large
+    with pytest.raises(AssertionError, match="nothing was heard"):
+        await stranger.hear(tries=10)
+    stranger.close()
+
+
+async def test_a_peer_that_does_not_say_what_it_serves_is_shown_the_door(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replicas, "REGISTER_S", 0.05)
+    monkeypatch.setattr(replicas, "TICK_S", 0.02)
+    await asyncio.sleep(0)
+    reader, writer = await asyncio.open_connection("127.0.0.1", server.replicas.port)
+    async with asyncio.timeout(5):
+        assert (await reader.read()).startswith(b"\xff")
+    writer.close()
 
 
 async def test_an_idle_container_that_is_gone_is_noticed(server: Server, container: Container) -> None:
