@@ -77,6 +77,15 @@ class Etcd(Section, frozen=True):
     election_timeout: str = "1s"
 
 
+class Search(Section, frozen=True):
+    """What a search answers with at most: ids of each kind by prefix, names of each kind by a text in them."""
+
+    fuzzy_enabled: bool = True
+    limit_query: int = 20
+    limit_results: int = 100
+    min_term_length: int = 2
+
+
 class Server(Section, frozen=True):
     """The server part. Thresholds say how long ended things are kept."""
 
@@ -110,7 +119,7 @@ class Server(Section, frozen=True):
     start_join: tuple[str, ...] = ()
     server_join: dict[str, Any] = {}
     rejoin_after_leave: bool = False
-    search: dict[str, Any] = {}
+    search: Search = Search()
     root_key_rotation_threshold: str = "720h"
     root_key_gc_threshold: str = "1h"
     oidc_issuer: str = ""
@@ -429,7 +438,6 @@ class Config(Section, frozen=True):
 
 IGNORED = (
     "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "plugin_dir",
-    "server.search",
     "server.job_default_priority", "client.default_ineligible",
     "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.disable_hostname",

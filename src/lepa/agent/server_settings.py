@@ -8,12 +8,14 @@ from lepa.agent.store_settings import server_folder
 from lepa.kit.durations import parse_duration
 from lepa.model.errors import invalid
 from lepa.model.operator import PreemptionConfig, SchedulerConfiguration
-from lepa.server.settings import AclSettings, GarbageSettings, HeartbeatSettings, ServerSettings
+from lepa.server.settings import AclSettings, GarbageSettings, HeartbeatSettings, SearchSettings, ServerSettings
 
 SHARED_LEASE_TTL_S: Final = 3.0
 """How long a leader that says nothing still counts as one, where others may lead."""
 LONE_LEASE_TTL_S: Final = 15.0
 KEYRING_FOLDER: Final = "keyring"
+SEARCH_MAX: Final = 10_000
+"""Matches of one kind that a search may be told to answer with."""
 
 
 def server_settings(config: Config, version: str, *, several: bool) -> ServerSettings:
@@ -33,6 +35,12 @@ def server_settings(config: Config, version: str, *, several: bool) -> ServerSet
         lease_ttl_s=SHARED_LEASE_TTL_S if several else LONE_LEASE_TTL_S,
         workers=max(1, server.num_schedulers),
         scheduler_types=tuple(server.enabled_schedulers),
+        search=SearchSettings(
+            fuzzy_enabled=server.search.fuzzy_enabled,
+            limit_query=_bounded(server.search.limit_query, 1, SEARCH_MAX, "limit_query"),
+            limit_results=_bounded(server.search.limit_results, 1, SEARCH_MAX, "limit_results"),
+            min_term_length=_bounded(server.search.min_term_length, 1, SEARCH_MAX, "min_term_length"),
+        ),
         scheduler_defaults=_scheduler(server.default_scheduler_config),
         versions_kept=server.job_tracked_versions,
         job_max_priority=server.job_max_priority,
@@ -91,3 +99,9 @@ def _scheduler(defaults: SchedulerDefaults) -> SchedulerConfiguration:
             service_scheduler_enabled=defaults.preemption_config.get("service_scheduler_enabled", False),
         ),
     )
+
+
+def _bounded(value: int, least: int, most: int, name: str) -> int:
+    if not least <= value <= most:
+        raise invalid(f"configuration: server.search.{name}: {value} is not between {least} and {most}")
+    return value

@@ -57,6 +57,19 @@ class AclSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Whom identities name as their issuer; with it others may discover the public keys."""
 
 
+class SearchSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What a search answers with at most."""
+
+    fuzzy_enabled: bool = True
+    """Whether names are searched for a text anywhere in them: that looks at every object."""
+    limit_query: int = 20
+    """Ids of each kind that a search by prefix answers with."""
+    limit_results: int = 100
+    """Names of each kind that a search by text answers with."""
+    min_term_length: int = 2
+    """Characters of a text, below which nearly everything would match."""
+
+
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What one server is and does."""
 
@@ -76,6 +89,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_types: tuple[str, ...] = ("service", "batch", "system", "sysbatch")
     scheduler_defaults: SchedulerConfiguration = SchedulerConfiguration()
     """The scheduler's configuration while nobody has stored one; a leader stores it when it is not the usual one."""
+    search: SearchSettings = SearchSettings()
     versions_kept: int = 6
     """Versions of a job that `job history` and `job revert` know."""
     job_max_priority: int = 100

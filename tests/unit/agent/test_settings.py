@@ -80,3 +80,12 @@ def test_scheduler_settings_of_the_file_are_the_leaders_first_ones() -> None:
     block["scheduler_algorithm"] = "random"
     with pytest.raises(LepaError, match="neither binpack nor spread"):
         server_settings(config.build(raw).config, "1.9.5", several=False)
+
+
+def test_searches_have_the_limits_of_the_file() -> None:
+    raw = {"data_dir": "/x", "server": {"enabled": True, "search": {"limit_results": 5, "fuzzy_enabled": False}}}
+    found = server_settings(config.build(raw).config, "1.9.5", several=False).search
+    assert (found.limit_results, found.fuzzy_enabled, found.limit_query) == (5, False, 20)
+    raw["server"]["search"]["limit_query"] = 0  # type: ignore[index]
+    with pytest.raises(LepaError, match="limit_query: 0 is not between 1 and"):
+        server_settings(config.build(raw).config, "1.9.5", several=False)

@@ -29,7 +29,7 @@ def saved(world: World, path: Path) -> Path:
         Entry(key, keys.put(key, value).value, value.create_index, value.modify_index)  # type: ignore[attr-defined]
         for key, value in sorted(entries, key=lambda pair: pair[0])
     ]
-    path.write_bytes(b"".join(archive.write(Image(world.revision, made), world.now_ns, "c", "1")))
+    path.write_bytes(b"".join(archive.write(Image(world.revision, made), world.now_ns, "c", "global", "1")))
     return path
 
 

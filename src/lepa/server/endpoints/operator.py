@@ -16,6 +16,7 @@ from lepa.server.endpoints.queries import Answer, Queries
 from lepa.server.endpoints.query import Answerable, Query, row, table
 from lepa.server.endpoints.search import SEARCHES
 from lepa.server.pages import Page, page_of, since
+from lepa.server.settings import SearchSettings
 from lepa.state.commands import tenancy
 from lepa.state.snapshot import Snapshot
 
@@ -97,11 +98,11 @@ class OperatorEndpoints:
     def _reply(self, value: Any) -> Reply[Any]:
         return Reply(value=value, index=max(1, self._parts.replica.snapshot.index))
 
-    def _search(self, find: Callable[[Snapshot, r.SearchRequest, Access], r.SearchResponse]) -> Answer:
+    def _search(self, find: Callable[[Snapshot, r.SearchRequest, Access, SearchSettings], r.SearchResponse]) -> Answer:
         async def answer(request: r.SearchRequest) -> Reply[Any]:
             snapshot = self._parts.replica.snapshot
             access = self._access(snapshot, request)
-            return self._reply(await asyncio.to_thread(find, snapshot, request, access))
+            return self._reply(await asyncio.to_thread(find, snapshot, request, access, self._parts.settings.search))
 
         return answer
 

@@ -11,33 +11,38 @@ from lepa.rpc import requests as r
 from lepa.server.acl.access import Access
 from lepa.server.endpoints.job_reads import scaling_policies
 from lepa.server.pages import in_namespace
+from lepa.server.settings import SearchSettings
 from lepa.state.snapshot import Snapshot
 
-PREFIX_MATCHES_MAX: Final = 20
-FUZZY_MATCHES_MAX: Final = 100
-FUZZY_TEXT_MIN: Final = 2
+USUAL = SearchSettings()
 
 Find = Callable[[Snapshot, r.SearchRequest, Access], Iterator[str]]
 Hit = tuple[str, tuple[str, ...]]
 
 
-def search_prefix(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> r.SearchResponse:
+def search_prefix(
+    snapshot: Snapshot, request: r.SearchRequest, access: Access, limits: SearchSettings = USUAL
+) -> r.SearchResponse:
     """Ids that begin with a prefix, by context; only what the caller may see."""
     wanted = _contexts(request, _BY_PREFIX, access)
     matches: dict[str, Any] = {}
     truncations = {}
     for context in wanted:
-        found = list(islice(_BY_PREFIX[context](snapshot, request, access), PREFIX_MATCHES_MAX + 1))
-        truncations[context] = len(found) > PREFIX_MATCHES_MAX
-        matches[context] = found[:PREFIX_MATCHES_MAX]
+        found = list(islice(_BY_PREFIX[context](snapshot, request, access), limits.limit_query + 1))
+        truncations[context] = len(found) > limits.limit_query
+        matches[context] = found[: limits.limit_query]
     return r.SearchResponse(matches=matches, truncations=truncations, index=snapshot.index)
 
 
-def search_fuzzy(snapshot: Snapshot, request: r.SearchRequest, access: Access) -> r.SearchResponse:
+def search_fuzzy(
+    snapshot: Snapshot, request: r.SearchRequest, access: Access, limits: SearchSettings = USUAL
+) -> r.SearchResponse:
     """Names that contain a text, in any case, with where they are; only what the caller may see."""
     text = request.text or request.prefix
-    if len(text) < FUZZY_TEXT_MIN:
-        raise invalid(f"fuzzy search query must be at least {FUZZY_TEXT_MIN} characters, got {len(text)}")
+    if not limits.fuzzy_enabled:
+        raise invalid("fuzzy search is not enabled")
+    if len(text) < limits.min_term_length:
+        raise invalid(f"fuzzy search query must be at least {limits.min_term_length} characters, got {len(text)}")
     contexts = {**_BY_PREFIX, **dict.fromkeys(_FUZZY)}
     matches: dict[str, Any] = {}
     truncations = {}
@@ -45,14 +50,14 @@ def search_fuzzy(snapshot: Snapshot, request: r.SearchRequest, access: Access) -
         if context in _FUZZY:
             hits = (hit for hit in _FUZZY[context](snapshot, request, access) if text.lower() in hit[0].lower())
             found = sorted(
-                islice(hits, FUZZY_MATCHES_MAX + 1), key=lambda hit: (hit[0].lower().index(text.lower()), hit)
+                islice(hits, limits.limit_results + 1), key=lambda hit: (hit[0].lower().index(text.lower()), hit)
             )
         else:
             by_prefix = r.SearchRequest(prefix=text, namespace=request.namespace)
-            ids = islice(_BY_PREFIX[context](snapshot, by_prefix, access), FUZZY_MATCHES_MAX + 1)
+            ids = islice(_BY_PREFIX[context](snapshot, by_prefix, access), limits.limit_results + 1)
             found = [(one, ()) for one in ids]
-        truncations[context] = len(found) > FUZZY_MATCHES_MAX
-        shown = found[:FUZZY_MATCHES_MAX]
+        truncations[context] = len(found) > limits.limit_results
+        shown = found[: limits.limit_results]
         if shown:
             matches[context] = [{"ID": name, "Scope": list(scope)} for name, scope in shown]
     return r.SearchResponse(matches=matches, truncations=truncations, index=snapshot.index)

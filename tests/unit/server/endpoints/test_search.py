@@ -8,6 +8,7 @@ from lepa.model.errors import LepaError
 from lepa.rpc.requests import SearchRequest
 from lepa.server.acl.access import ALL
 from lepa.server.endpoints.search import search_fuzzy, search_prefix
+from lepa.server.settings import SearchSettings
 
 
 def busy() -> World:
@@ -47,6 +48,21 @@ def test_many_matches_are_cut_and_it_is_said() -> None:
         world.job(make_job(f"job-{number:02}"))
     found = search_prefix(world.snapshot, SearchRequest(prefix="job", context="jobs"), ALL)
     assert (len(found.matches["jobs"]), found.truncations["jobs"]) == (20, True)
+
+
+def test_an_operator_sets_how_much_is_told_and_whether_at_all() -> None:
+    world = World()
+    for number in range(5):
+        world.job(make_job(f"job-{number}"))
+    few = SearchSettings(limit_query=3, limit_results=2, min_term_length=3)
+    found = search_prefix(world.snapshot, SearchRequest(prefix="job", context="jobs"), ALL, few)
+    assert (len(found.matches["jobs"]), found.truncations["jobs"]) == (3, True)
+    fuzzy = search_fuzzy(world.snapshot, SearchRequest(text="ob-", context="jobs"), ALL, few)
+    assert (len(fuzzy.matches["jobs"]), fuzzy.truncations["jobs"]) == (2, True)
+    with pytest.raises(LepaError, match="at least 3 characters, got 2"):
+        search_fuzzy(world.snapshot, SearchRequest(text="jo"), ALL, few)
+    with pytest.raises(LepaError, match="fuzzy search is not enabled"):
+        search_fuzzy(world.snapshot, SearchRequest(text="job"), ALL, SearchSettings(fuzzy_enabled=False))
 
 
 def test_a_part_of_a_name_is_enough_for_a_fuzzy_search() -> None:
