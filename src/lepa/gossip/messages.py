@@ -13,8 +13,12 @@ COMPOUND, USER, COMPRESS, ENCRYPT, NACK, HAS_CRC, ERROR = range(7, 14)
 LABEL: Final = 0xF4
 
 NODES_MAX: Final = 1 << 20
-STATE_MAX: Final = 20 * 1024 * 1024
-"""Bytes of a push/pull, and of a user message in a stream."""
+STATE_MAX: Final = 8 * 1024 * 1024
+"""Bytes of a push/pull: 16,000 members with the longest tags. Peers allow 20 MiB, which takes seconds to read here."""
+USER_STATE_MAX: Final = 1024 * 1024
+"""Bytes of what the layer above adds to a push/pull, and of its messages in streams."""
+PIECE_MAX: Final = 64 * 1024
+"""Bytes of a header or a member in a push/pull, and of any other message."""
 META_MAX: Final = 512
 VERSIONS_SIZE: Final = 6
 
@@ -167,7 +171,7 @@ _TYPES: Final[dict[type, int]] = {kind: number for number, (kind, _) in FIELDS.i
 _HEADER: Final = (
     Field("Join", flag),
     Field("Nodes", unsigned(NODES_MAX + 1)),
-    Field("UserStateLen", unsigned(STATE_MAX + 1)),
+    Field("UserStateLen", unsigned(USER_STATE_MAX + 1)),
 )
 _NODE: Final = (
     Field("Name", text),
@@ -179,7 +183,7 @@ _NODE: Final = (
     Field("Vsn", versions_field),
 )
 COMPRESSED_FIELDS: Final = (Field("Algo", u8), Field("Buf", raw))
-USER_HEADER: Final = (Field("UserMsgLen", unsigned(STATE_MAX + 1)),)
+USER_HEADER: Final = (Field("UserMsgLen", unsigned(USER_STATE_MAX + 1)),)
 
 
 class _Header(NamedTuple):
@@ -217,20 +221,39 @@ def encode_push_pull(state: PushPull) -> bytes:
     return b"".join([*parts, state.user_state])
 
 
+class PushPullReader:
+    """Reads a push/pull as it arrives; what was read is not read again."""
+
+    def __init__(self) -> None:
+        self._header: _Header | None = None
+        self._nodes: list[NodeState] = []
+        self._at = 1
+
+    def unread(self, size: int) -> int:
+        """How many of `size` bytes are looked at when it reads on: none when only the last part is waited for."""
+        has_nodes = self._header is not None and len(self._nodes) == self._header.nodes
+        return 0 if has_nodes else size - self._at
+
+    def read(self, data: bytes) -> PushPull | None:
+        """The push/pull, once `data` (all bytes so far, with the type byte) holds it whole. Raises Malformed."""
+        if len(data) > STATE_MAX:
+            raise Malformed("size", f"a push/pull of more than {STATE_MAX} bytes")
+        try:
+            if self._header is None:
+                self._header, self._at = decode_struct(_Header, _HEADER, data, self._at)
+            while len(self._nodes) < self._header.nodes:
+                node, self._at = decode_struct(NodeState, _NODE, data, self._at)
+                self._nodes.append(node)
+        except Malformed as error:
+            if error.kind != "short" or len(data) - self._at > PIECE_MAX:
+                raise
+            return None
+        end = self._at + self._header.user_state
+        if len(data) < end:
+            return None
+        return PushPull(self._header.join, tuple(self._nodes), data[self._at : end])
+
+
 def decode_push_pull(data: bytes) -> PushPull | None:
     """The push/pull that begins with its type byte; None while bytes are missing. Raises Malformed."""
-    if len(data) > STATE_MAX:
-        raise Malformed("size", f"a push/pull of more than {STATE_MAX} bytes")
-    try:
-        header, at = decode_struct(_Header, _HEADER, data, 1)
-        nodes = []
-        for _ in range(header.nodes):
-            node, at = decode_struct(NodeState, _NODE, data, at)
-            nodes.append(node)
-    except Malformed as error:
-        if error.kind == "short":
-            return None
-        raise
-    if len(data) < at + header.user_state:
-        return None
-    return PushPull(header.join, tuple(nodes), data[at : at + header.user_state])
+    return PushPullReader().read(data)

@@ -27,7 +27,7 @@ PART_MAX: Final = 65_535
 MESSAGES_MAX: Final = 1024
 """Messages in one packet, over all its compounds."""
 NESTED_MAX: Final = 4
-UNPACKED_MAX: Final = 40 * 1024 * 1024
+UNPACKED_MAX: Final = STATE_MAX
 STREAM_HEADER: Final = 5
 SEALED_MAX: Final = STATE_MAX + OVERHEAD
 LABEL_MAX: Final = 255

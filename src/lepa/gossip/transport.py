@@ -10,18 +10,20 @@ from collections.abc import Callable
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from typing import Final
 
-from lepa.gossip import streams
 from lepa.gossip.errors import Malformed
 from lepa.gossip.keyring import NONCE_SIZE
 from lepa.gossip.messages import ErrorReply, Message, PushPull, encode
 from lepa.gossip.orders import Endpoint
 from lepa.gossip.packets import DATAGRAM_MAX, Framing
+from lepa.gossip.streams import StreamReader
 
 STREAMS_MAX: Final = 128
 PACKETS_AT_ONCE: Final = 128
 """Packets read before others in the process get their turn."""
 RECEIVE_BUFFER: Final = 2 * 1024 * 1024
 CHUNK: Final = 64 * 1024
+READ_AT_ONCE: Final = 32 * 1024
+"""Bytes of a stream that are read on the event loop, some 10 ms; longer ones are read in a thread."""
 PORT_TRIES: Final = 16
 
 StreamMessage = PushPull | Message
@@ -113,10 +115,13 @@ class Transport:
                 writer.close()
 
     async def _read(self, reader: asyncio.StreamReader) -> StreamMessage:
-        data = bytearray()
+        stream = StreamReader(self._framing)
         while chunk := await reader.read(CHUNK):
-            data += chunk
-            if (message := streams.read(bytes(data), self._framing)) is not None:
+            if stream.size + len(chunk) <= READ_AT_ONCE:
+                message = stream.feed(chunk)
+            else:
+                message = await asyncio.to_thread(stream.feed, chunk)
+            if message is not None:
                 return message
         raise EOFError("the connection was closed without an answer")
 

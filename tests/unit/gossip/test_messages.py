@@ -7,6 +7,7 @@ from lepa.gossip.coordinates import Coordinate, encode_ping
 from lepa.gossip.errors import Malformed
 from lepa.gossip.keyring import Keyring, key_bytes
 from lepa.gossip.packets import Framing
+from lepa.gossip.streams import StreamReader
 from lepa.gossip.streams import read as read_stream
 from lepa.gossip.tags import decode_tags
 
@@ -166,3 +167,33 @@ def test_a_state_that_says_it_is_huge_is_refused_at_once() -> None:
         read_stream(header, Framing())
     with pytest.raises(Malformed, match="sealed message"):
         read_stream(b"\x0a\x7f\xff\xff\xff\x01", Framing(Keyring([bytes(16)])))
+
+
+def chunks_until_refused(start: bytes, chunk: bytes) -> int:
+    stream = StreamReader(Framing())
+    assert stream.feed(start) is None
+    for count in range(100_000):
+        try:
+            assert stream.feed(chunk) is None
+        except Malformed:
+            return count
+    raise AssertionError("never refused")
+
+
+def test_a_long_stream_is_read_once_and_nonsense_is_given_up_early() -> None:
+    """However the bytes are cut, time grows with their number and not with its square."""
+    nodes = tuple(w.NodeState(f"n{n}", LOCALHOST, 7946, bytes(500), 1, 0, bytes(6)) for n in range(3000))
+    state = w.PushPull(True, nodes, bytes(500_000))
+    data = w.encode_push_pull(state)
+    stream = StreamReader(Framing())
+    found = [stream.feed(data[at : at + 1000]) for at in range(0, len(data), 1000)]
+    assert found[-1] == state
+    assert found[:-1] == [None] * (len(found) - 1)
+
+    endless = b"\xdd\x00\xff\xff\xff"
+    few = w.PIECE_MAX // 1000 + 2
+    tiny = 3000
+    assert chunks_until_refused(b"\x00\xdc\xff\xff", b"\xc0") <= tiny
+    assert chunks_until_refused(b"\x06" + endless, bytes(1000)) <= few
+    assert chunks_until_refused(b"\x00" + endless, bytes(1000)) <= few
+    assert chunks_until_refused(data[:100] + b"\xdf\x00\x7f\xff\xff", b"\xa0\x91" * 500) <= few
