@@ -51,7 +51,7 @@ from lepa.consul.registrations import AgentNode
 from lepa.dns.resolver import DnsSettings
 from lepa.dns.server import DnsServer
 from lepa.drivers.devices.registry import build_device_plugins
-from lepa.drivers.registry import DriverHost, build_drivers
+from lepa.drivers.registry import FACTORIES, DriverHost, build_drivers, unknown_blocks
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
@@ -164,7 +164,10 @@ class Agent:
             if allowed(wanted.options, "driver", name)
         }
         fingerprint = Fingerprint(wanted, self._clock)
-        devices = Devices(build_device_plugins(wanted.plugins))
+        plugins = build_device_plugins(wanted.plugins)
+        for name in unknown_blocks(wanted.plugins, [*FACTORIES, *drivers, *(plugin.name for plugin in plugins)]):
+            log.warning("plugin block belongs to no driver or device plugin of this node name=%s", name)
+        devices = Devices(plugins)
         client = Client(
             wanted,
             caller,

@@ -6,13 +6,14 @@ work.
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 import msgspec
 
 from lepa.drivers.absent import AbsentDriver
+from lepa.drivers.devices import registry as device_registry
 from lepa.drivers.docker import DockerDriver
 from lepa.drivers.docker_settings import DockerSettings
 from lepa.drivers.java import OciJava
@@ -63,6 +64,12 @@ def build_drivers(host: DriverHost, plugins: Mapping[str, dict[str, Any]]) -> di
         else:
             drivers[entry.name] = _others(entry, host, plugins.get(entry.name, {}))
     return drivers
+
+
+def unknown_blocks(plugins: Mapping[str, Any], known: Iterable[str]) -> list[str]:
+    """Names of `plugin` blocks that belong to no driver or device plugin of this node: misspelt, or not installed."""
+    named = {*known, *ALIASES.values(), *device_registry.ALIASES.values()}
+    return sorted(name for name in plugins if name not in named)
 
 
 def _others(entry: EntryPoint, host: DriverHost, raw: dict[str, Any]) -> Driver:

@@ -1,7 +1,7 @@
 import pytest
 from tests.clocks import ManualClock
 
-from lepa.drivers.registry import FACTORIES, DriverHost, build_drivers
+from lepa.drivers.registry import FACTORIES, DriverHost, build_drivers, unknown_blocks
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.model.errors import LepaError
 
@@ -36,3 +36,8 @@ async def test_an_undetected_driver_says_why(host: DriverHost) -> None:
     info = await build_drivers(host, {})["raw_exec"].fingerprint()
     assert not info.detected
     assert info.health_description
+
+
+def test_blocks_of_no_plugin_are_named() -> None:
+    blocks = {"docker": {}, "nomad-driver-podman": {}, "nomad-device-nvidia": {}, "dokcer": {}}
+    assert unknown_blocks(blocks, [*FACTORIES, "nvidia"]) == ["dokcer"]
