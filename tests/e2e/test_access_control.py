@@ -1,12 +1,14 @@
 """Access control with a real agent: tasks that show who they are, and variables in their templates."""
 
 import contextlib
+import json
 from collections.abc import Iterator
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.agents import Agent, eventually
+from tests.e2e.agents import HOST, Agent, eventually, free_ports
 
 SCRIPT = """
 cat > ask.py <<'PY'
@@ -38,10 +40,10 @@ class Operator:
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
-        self._token = agent.request("POST", "/v1/acl/bootstrap").json["SecretID"]
+        self.token = agent.request("POST", "/v1/acl/bootstrap").json["SecretID"]
 
     def ask(self, verb: str, path: str, body: Any = None) -> Any:
-        answer = self._agent.request(verb, path, body, headers={"X-Nomad-Token": self._token})
+        answer = self._agent.request(verb, path, body, headers={"X-Nomad-Token": self.token})
         assert answer.status == 200, answer.text
         return answer.json if answer.body else None
 
@@ -50,14 +52,15 @@ class Operator:
 
     def file(self, alloc: str, path: str) -> str:
         answer = self._agent.request(
-            "GET", f"/v1/client/fs/cat/{alloc}?path={path}", headers={"X-Nomad-Token": self._token}
+            "GET", f"/v1/client/fs/cat/{alloc}?path={path}", headers={"X-Nomad-Token": self.token}
         )
         return answer.text if answer.status == 200 else ""
 
 
 @pytest.fixture
 def agent(tmp_path: Path) -> Iterator[Agent]:
-    agent = Agent(tmp_path, settings={"acl": {"enabled": True}})
+    consul = {"enabled": True, "port": free_ports()["dns"]}
+    agent = Agent(tmp_path, settings={"acl": {"enabled": True}, "consul_api": consul})
 
     def answers() -> bool:
         with contextlib.suppress(OSError):
@@ -103,3 +106,31 @@ def test_a_task_reads_its_own_variables_and_nobody_elses(agent: Agent) -> None:
     assert "SignedIdentities" not in str(operator.ask("GET", f"/v1/allocation/{alloc}"))
     assert not operator.file(alloc, "t/secrets/nomad_token")
     assert agent.request("GET", "/v1/jobs").status == 403
+
+
+def test_consuls_api_takes_the_same_tokens(agent: Agent) -> None:
+    operator = Operator(agent)
+    port = json.loads(agent.config.read_text())["consul_api"]["port"]
+    rules = 'namespace "default" { policy = "read" }'
+    operator.ask("PUT", "/v1/acl/policy/read", {"Name": "read", "Rules": rules})
+    reader = operator.ask("PUT", "/v1/acl/token", {"Type": "client", "Policies": ["read"]})["SecretID"]
+
+    def status(token: str, verb: str, path: str, body: Any = None) -> int:
+        connection = HTTPConnection(HOST, port, timeout=20)
+        raw = None if body is None else json.dumps(body)
+        connection.request(verb, path, raw, {"X-Consul-Token": token} if token else {})
+        return connection.getresponse().status
+
+    service = {"Name": "db", "Port": 1, "Check": {"TTL": "60s", "CheckID": "c"}}
+    for verb, path, body, allowed in (
+        ("PUT", "/v1/agent/service/register", service, {operator.token}),
+        ("PUT", "/v1/agent/check/pass/c", None, {operator.token}),
+        ("GET", "/v1/catalog/services", None, {operator.token, reader}),
+        ("GET", "/v1/catalog/nodes", None, {operator.token}),
+        ("PUT", "/v1/kv/a", "b", {operator.token}),
+        ("GET", "/v1/kv/a", None, {operator.token}),
+    ):
+        for token in ("", "made-up", reader, operator.token):
+            assert status(token, verb, path, body) == (200 if token in allowed else 403), (token, verb, path)
+
+    assert eventually(lambda: operator.ask("GET", "/v1/service/db"))[0]["ServiceName"] == "db"

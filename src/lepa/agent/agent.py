@@ -264,7 +264,7 @@ class Agent:
         node = AgentNode(config.name, identity.node_id, identity.address, config.datacenter)
         local = LocalServices(node, connection, following, self._clock, self._random)
         await self._stack.enter_async_context(local)
-        guest = Guest(identity, following, local, connection, self._clock, self._random, Bodies())
+        guest = Guest(identity, following, local, connection, self._clock, self._random, Bodies(), config.acl.enabled)
         where = config.consul_api.address or config.bind_addr
         await self._stack.enter_async_context(ConsulApi(guest, where, config.consul_api.port))
         return following

@@ -13,8 +13,8 @@ from typing import Self
 
 from aiohttp import web
 
-from lepa.consul import agent_routes, catalog_routes, kv_routes, registration_routes
-from lepa.consul.edge import Guest, Handle, Route, text_response
+from lepa.consul import access, agent_routes, catalog_routes, kv_routes, registration_routes
+from lepa.consul.edge import Guest, Route, text_response
 from lepa.model.errors import Code, LepaError
 
 log = logging.getLogger(__name__)
@@ -49,26 +49,28 @@ def build(guest: Guest) -> web.Application:
     by_path: dict[str, list[Route]] = {}
     for route in ROUTES:
         by_path.setdefault(route.path, []).append(route)
+    doorkeeper = access.Doorkeeper()
     for path, routes in by_path.items():
-        _add(app, guest, path, routes)
+        _add(app, guest, path, routes, doorkeeper)
     app.router.add_get("/", _front)
     app.router.add_route("*", "/{tail:.*}", _unknown)
     return app
 
 
-def _add(app: web.Application, guest: Guest, path: str, routes: list[Route]) -> None:
+def _add(app: web.Application, guest: Guest, path: str, routes: list[Route], doorkeeper: access.Doorkeeper) -> None:
     resource = app.router.add_resource(f"/v1/{path}")
     verbs = [verb for route in routes for verb in route.verbs.split()]
     for route in routes:
         for verb in route.verbs.split():
-            resource.add_route(verb, _bound(guest, route.handle))
+            resource.add_route(verb, _bound(guest, route, doorkeeper))
     resource.add_route("*", _other_verb(verbs))
 
 
-def _bound(guest: Guest, handle: Handle) -> Bound:
+def _bound(guest: Guest, route: Route, doorkeeper: access.Doorkeeper) -> Bound:
     async def bound(request: web.Request) -> web.StreamResponse:
         try:
-            return await handle(guest, request)
+            served = await doorkeeper.admit(guest, route, request) if guest.acl else guest
+            return await route.handle(served, request)
         except LepaError as error:
             return text_response(int(error.facts.get("http_status", STATUS[error.code])), error.message)
         except web.HTTPRequestEntityTooLarge:

@@ -90,7 +90,7 @@ class Bodies:
 
 
 class Guest(NamedTuple):
-    """Everything that a handler may use."""
+    """Everything that a handler may use. acl: whether callers have to show a token; `api` is then as the caller's."""
 
     settings: ConsulSettings
     catalog: Following
@@ -99,6 +99,7 @@ class Guest(NamedTuple):
     clock: Clock
     random: Random
     bodies: Bodies
+    acl: bool = False
 
 
 Handle = Callable[["Guest", web.Request], Awaitable[web.StreamResponse]]

@@ -47,7 +47,10 @@ OUTPUT_SYNC_S = 300.0
 
 
 class LocalServices:
-    """The registrations of one agent, as an async context manager that runs their checks while it is entered."""
+    """The registrations of one agent, as an async context manager that runs their checks while it is entered.
+
+    caller: the connection with the token of whoever asks, which then also stores what the checks find.
+    """
 
     def __init__(self, node: AgentNode, api: AsyncConnection, catalog: Following, clock: Clock, random: Random) -> None:
         self._node = node
@@ -60,6 +63,7 @@ class LocalServices:
         self._due: dict[str, float] = {}
         self._resync_at = clock.now() + RESYNC_S
         self._wake = asyncio.Event()
+        self._callers: dict[str, AsyncConnection] = {}
         self.services: dict[str, ServiceRegistration] = {}
 
     async def __aenter__(self) -> Self:
@@ -76,7 +80,7 @@ class LocalServices:
 
     # What clients ask for
 
-    async def register(self, body: Json, *, replace_checks: bool) -> None:
+    async def register(self, body: Json, *, replace_checks: bool, caller: AsyncConnection | None = None) -> None:
         """Register or change a service; checks that the body does not name stay unless replace_checks."""
         service = service_of(body, self._node)
         present = self.services.get(service.id)
@@ -84,11 +88,11 @@ class LocalServices:
             raise invalid(f"this agent takes at most {SERVICES_MAX} services")
         if present is not None:
             service = _merged(present, service, replace_checks=replace_checks)
-        await self._store(service)
+        await self._store(service, caller)
         if present is not None and present.service_name != service.service_name:
-            await self._delete(present)
+            await self._delete(present, caller)
 
-    async def deregister(self, service_id: str) -> None:
+    async def deregister(self, service_id: str, caller: AsyncConnection | None = None) -> None:
         """Remove a service with its checks. Raises LepaError(not_found)."""
         service = self._service(service_id)
         self._runner.follow(service_id, ())
@@ -96,12 +100,13 @@ class LocalServices:
         self._due.pop(service_id, None)
         self._critical_since = {key: at for key, at in self._critical_since.items() if key[0] != service_id}
         try:
-            await self._delete(service)
+            await self._delete(service, caller)
         except LepaError:
             self._keep(service)
             raise
+        self._callers.pop(service_id, None)
 
-    async def register_check(self, body: Json) -> None:
+    async def register_check(self, body: Json, caller: AsyncConnection | None = None) -> None:
         """Add a check to a service that is registered here, or change it."""
         given = bodies.lowered(body)
         service_id = bodies.text(given, "serviceid")
@@ -111,12 +116,19 @@ class LocalServices:
             raise not_found(f'ServiceID "{service_id}" does not exist')
         check, service = check_of(body, bodies.text(given, "name")), self.services[service_id]
         others = [each for each in service.checks if each.id != check.id]
-        await self._store(with_checks(service, [*others, check]))
+        await self._store(with_checks(service, [*others, check]), caller)
 
-    async def deregister_check(self, check_id: str) -> None:
+    async def deregister_check(self, check_id: str, caller: AsyncConnection | None = None) -> None:
         """Remove a check. Raises LepaError(not_found)."""
         service, _ = self._check(check_id)
-        await self._store(with_checks(service, [each for each in service.checks if each.id != check_id]))
+        await self._store(with_checks(service, [each for each in service.checks if each.id != check_id]), caller)
+
+    async def prove(self, check_id: str, caller: AsyncConnection) -> None:
+        """Raise LepaError unless the caller may change the service of a check."""
+        service, _ = self._check(check_id)
+        known = self._callers.get(service.id)
+        if known is None or known.target.token != caller.target.token:
+            await self._store(service, caller)
 
     def tell(self, check_id: str, status: str, output: str) -> None:
         """The owner of a ttl check says how it is. Raises LepaError(not_found)."""
@@ -126,14 +138,16 @@ class LocalServices:
         self._runner.heard(service.id, check_id)
         self._take(service.id, check_id, status, output)
 
-    async def maintain(self, service_id: str, *, enable: bool, reason: str) -> None:
+    async def maintain(
+        self, service_id: str, *, enable: bool, reason: str, caller: AsyncConnection | None = None
+    ) -> None:
         """Take a service out of use, or back, by a check that is always critical."""
         service = self._service(service_id)
         check_id = f"{MAINTENANCE}{service_id}"
         others = [each for each in service.checks if each.id != check_id]
         why = reason or "Maintenance mode is enabled for this service, but no reason was provided."
         mode = CheckState(id=check_id, name="Service Maintenance Mode", type="maintenance", notes=why)
-        await self._store(with_checks(service, [*others, mode] if enable else others))
+        await self._store(with_checks(service, [*others, mode] if enable else others), caller)
 
     def _service(self, service_id: str) -> ServiceRegistration:
         if service_id not in self.services:
@@ -150,9 +164,11 @@ class LocalServices:
 
     # The catalog
 
-    async def _store(self, service: ServiceRegistration) -> None:
+    async def _store(self, service: ServiceRegistration, caller: AsyncConnection | None) -> None:
         """Put a registration into the catalog, then run its checks."""
-        await self._send(service)
+        await self._send(service, caller)
+        if caller is not None:
+            self._callers[service.id] = caller
         self._keep(service)
 
     def _keep(self, service: ServiceRegistration) -> None:
@@ -161,12 +177,16 @@ class LocalServices:
         for check in service.checks:
             self._note_critical(service.id, check.id, check.status)
 
-    async def _send(self, service: ServiceRegistration) -> None:
-        await self._api.send("PUT", _path(service), {"namespace": service.namespace or None}, service)
+    async def _send(self, service: ServiceRegistration, caller: AsyncConnection | None = None) -> None:
+        await (caller or self._callers.get(service.id, self._api)).send(
+            "PUT", _path(service), {"namespace": service.namespace or None}, service
+        )
 
-    async def _delete(self, service: ServiceRegistration) -> None:
+    async def _delete(self, service: ServiceRegistration, caller: AsyncConnection | None = None) -> None:
         try:
-            await self._api.send("DELETE", _path(service), {"namespace": service.namespace or "default"})
+            await (caller or self._callers.get(service.id, self._api)).send(
+                "DELETE", _path(service), {"namespace": service.namespace or "default"}
+            )
         except LepaError as error:
             if error.code != "not_found":
                 raise

@@ -9,22 +9,33 @@ from lepa.consul import bodies
 from lepa.consul.edge import Guest, Handle, Route, flag, forward, json_object, shown_response
 from lepa.consul.registrations import STATUSES, outside_of
 from lepa.model.errors import LepaError, invalid
+from lepa.sdk.async_connection import AsyncConnection
 
 
 def _done() -> web.Response:
     return web.Response(content_type="application/json")
 
 
+def _caller(guest: Guest) -> AsyncConnection | None:
+    return guest.api if guest.acl else None
+
+
+async def _may_tell(guest: Guest, request: web.Request) -> None:
+    if guest.acl:
+        await guest.local.prove(request.match_info["id"], guest.api)
+
+
 async def register_service(guest: Guest, request: web.Request) -> web.StreamResponse:
     """Register a service on this agent, or change it."""
     body = await json_object(request)
-    await guest.local.register(body, replace_checks=flag(request.query, "replace-existing-checks"))
+    replace_checks = flag(request.query, "replace-existing-checks")
+    await guest.local.register(body, replace_checks=replace_checks, caller=_caller(guest))
     return _done()
 
 
 async def deregister_service(guest: Guest, request: web.Request) -> web.StreamResponse:
     """Remove a service of this agent with its checks."""
-    await guest.local.deregister(request.match_info["id"])
+    await guest.local.deregister(request.match_info["id"], _caller(guest))
     return _done()
 
 
@@ -33,7 +44,8 @@ async def service_maintenance(guest: Guest, request: web.Request) -> web.StreamR
     if "enable" not in request.query:
         raise invalid("Missing value for enable")
     enable = flag(request.query, "enable")
-    await guest.local.maintain(request.match_info["id"], enable=enable, reason=request.query.get("reason", ""))
+    reason = request.query.get("reason", "")
+    await guest.local.maintain(request.match_info["id"], enable=enable, reason=reason, caller=_caller(guest))
     return _done()
 
 
@@ -44,13 +56,13 @@ async def node_maintenance(guest: Guest, request: web.Request) -> web.StreamResp
 
 async def register_check(guest: Guest, request: web.Request) -> web.StreamResponse:
     """Add a check to a service of this agent."""
-    await guest.local.register_check(await json_object(request))
+    await guest.local.register_check(await json_object(request), _caller(guest))
     return _done()
 
 
 async def deregister_check(guest: Guest, request: web.Request) -> web.StreamResponse:
     """Remove a check."""
-    await guest.local.deregister_check(request.match_info["id"])
+    await guest.local.deregister_check(request.match_info["id"], _caller(guest))
     return _done()
 
 
@@ -58,6 +70,7 @@ def _tell(status: str) -> Handle:
     """The owner of a ttl check says that it is in `status`."""
 
     async def handle(guest: Guest, request: web.Request) -> web.StreamResponse:
+        await _may_tell(guest, request)
         guest.local.tell(request.match_info["id"], status, request.query.get("note", ""))
         return _done()
 
@@ -70,6 +83,7 @@ async def update_check(guest: Guest, request: web.Request) -> web.StreamResponse
     status = bodies.text(body, "status").lower()
     if status not in STATUSES:
         raise invalid(f"Invalid check status: '{status}'")
+    await _may_tell(guest, request)
     guest.local.tell(request.match_info["id"], status, bodies.text(body, "output"))
     return _done()
 

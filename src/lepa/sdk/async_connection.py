@@ -1,6 +1,7 @@
 """Calls of the HTTP API for running parts: many at a time, blocking reads included."""
 
 from collections.abc import AsyncIterator
+from copy import copy
 from types import TracebackType
 from typing import Any, Self
 
@@ -34,6 +35,12 @@ class AsyncConnection:
     ) -> None:
         if self._session is not None:
             await self._session.close()
+
+    def with_token(self, token: str) -> Self:
+        """The same connections for somebody else, whose token is shown instead; "": none."""
+        other = copy(self)
+        other.target = self.target._replace(token=token)
+        return other
 
     def _connector(self) -> aiohttp.TCPConnector:
         if self.target.scheme != "https":
