@@ -82,7 +82,7 @@ def three_servers() -> Iterator[list[Server]]:
     names = ("http", "rpc", "serf", "dns", "etcd", "etcd_peer")
     with tempfile.TemporaryDirectory(prefix="lepa-bench-") as folder, ExitStack() as stack:
         ports = [_free_ports(*names) for _ in range(3)]
-        join = [f"{HOST}:{one['rpc']}" for one in ports]
+        join = [f"{HOST}:{one['serf']}" for one in ports]
         servers = [Server(Path(folder) / f"s{number}", one) for number, one in enumerate(ports)]
         for server in servers:
             server.folder.mkdir()
