@@ -20,7 +20,7 @@ from lepa.gossip.chance import choose
 from lepa.gossip.coordinates import Coordinate, Place, decode_ping, encode_ping
 from lepa.gossip.errors import Malformed
 from lepa.gossip.keyring import Keyring
-from lepa.gossip.packets import Framing
+from lepa.gossip.packets import Framing, compound
 from lepa.gossip.profile import LAN, WAN
 from lepa.gossip.streams import read as read_stream
 from lepa.gossip.suspicion import timeout
@@ -297,3 +297,23 @@ def test_a_place_always_makes_sense(measured: list[tuple[Coordinate, float]]) ->
         place.measured("peer", there, rtt_s)
         assert place.here.makes_sense
         assert place.here.height >= 1e-5
+
+
+def compressed(data: bytes) -> bytes:
+    return bytes([w.COMPRESS]) + raw_msgpack.encode({"Algo": 0, "Buf": go_lzw(data)})
+
+
+def test_what_is_compressed_once_is_read_and_twice_is_not() -> None:
+    nack = w.encode(w.Nack(1))
+    assert Framing().open_packet(compressed(nack)) == [nack]
+    assert Framing().open_packet(compressed(compound([nack, nack]))) == [nack, nack]
+    for bomb in (compressed(compressed(nack)), compressed(compound([compressed(nack)]))):
+        with pytest.raises(Malformed, match="compressed twice"):
+            Framing().open_packet(bomb)
+    nested = nack
+    for _ in range(6):
+        nested = compound([nested])
+    with pytest.raises(Malformed, match="compounds within compounds"):
+        Framing().open_packet(nested)
+    with pytest.raises(Malformed, match="more than 65536 bytes"):
+        Framing().open_packet(compressed(bytes(70_000)))

@@ -129,7 +129,7 @@ def compound(parts: Sequence[bytes]) -> bytes:
     return bytes([COMPOUND, len(parts)]) + sizes + b"".join(parts)
 
 
-def _unfold(data: bytes, found: list[bytes], depth: int) -> None:
+def _unfold(data: bytes, found: list[bytes], depth: int, *, unpacked: bool = False) -> None:
     if not data:
         raise Malformed("empty")
     if data[0] not in (COMPOUND, COMPRESS):
@@ -137,14 +137,14 @@ def _unfold(data: bytes, found: list[bytes], depth: int) -> None:
         if len(found) > MESSAGES_MAX:
             raise Malformed("size", f"more than {MESSAGES_MAX} messages in a packet")
         return
-    if depth == 0:
-        raise Malformed("nested", "compounds within compounds")
+    if depth == 0 or (unpacked and data[0] == COMPRESS):  # a packet of 1,400 bytes could take seconds to unpack
+        raise Malformed("nested", "compounds within compounds, or compressed twice")
     if data[0] == COMPRESS:
-        _unfold(_uncompressed(data, DATAGRAM_MAX), found, depth - 1)
+        _unfold(_uncompressed(data, DATAGRAM_MAX), found, depth - 1, unpacked=True)
         return
     for part in _parts(data):
         if part:
-            _unfold(part, found, depth - 1)
+            _unfold(part, found, depth - 1, unpacked=unpacked)
 
 
 def _parts(data: bytes) -> list[bytes]:
