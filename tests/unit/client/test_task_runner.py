@@ -362,3 +362,19 @@ async def test_a_newer_place_changes_the_environment(bench: Bench) -> None:
     runner.replace_place(runner.place._replace(job=replace(runner.place.job, meta={"v": "2"})))
     assert runner.env["NOMAD_META_v"] == "2"
     assert runner.env["NOMAD_TASK_DIR"].endswith("a/web/local")
+
+
+async def test_a_task_whose_agent_died_before_it_noted_the_start_is_taken_up_as_running(bench: Bench) -> None:
+    """R5: its record says that it is pending."""
+    runner = bench.runner(run_for="60s")
+    await bench.begin(runner)
+    record = bench.record()
+    assert bench.running is not None
+    bench.running.cancel()
+    await asyncio.gather(bench.running, return_exceptions=True)
+    early = replace(record, state=TaskState(state="pending"))
+    again = bench.runner(early, run_for="60s")
+    await bench.begin(again)
+    assert again.state.state == "running"
+    assert types(again).count("Started") == 1
+    assert bench.log.count("start") == 1
