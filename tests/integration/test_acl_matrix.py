@@ -18,7 +18,7 @@ from lepa.api.doors import DOORS as ROUTE_DOORS
 from lepa.api.doors import door_of
 from lepa.kit.durations import MINUTE, SECOND, rfc3339
 from lepa.model.errors import LepaError
-from lepa.model.job import VolumeRequest
+from lepa.model.job import JobDependency, VolumeRequest
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.acl_requests import AuthorizeRequest
@@ -347,6 +347,18 @@ async def test_a_job_that_mounts_a_volume_of_the_host_needs_its_right(world: Acl
     assert not allowed(world, "Job.Register", with_token(request, without))
     assert not allowed(world, "Job.Register", with_token(request, reading))
     assert allowed(world, "Job.Register", with_token(request, writing))
+
+
+async def test_a_job_that_waits_for_one_of_another_namespace_needs_to_read_there(world: AclWorld) -> None:
+    job = replace(make_job("waits"), after=(JobDependency(job="theirs", namespace="other"),))
+    own = replace(make_job("waits"), after=(JobDependency(job="mine", namespace="default"), JobDependency(job="mine")))
+    submit = namespace_rule("default", ["submit-job"])
+    without = await world.token(submit, "submits")
+    reading = await world.token(submit + namespace_rule("other", ["read-job"]), "submits-and-reads")
+    for name, request in (("Job.Register", r.JobRegisterRequest), ("Job.Plan", r.JobPlanRequest)):
+        assert not allowed(world, name, with_token(request(job=job), without))
+        assert allowed(world, name, with_token(request(job=job), reading))
+        assert allowed(world, name, with_token(request(job=own), without))
 
 
 async def test_a_command_in_a_task_that_nothing_isolates_needs_more(world: AclWorld) -> None:

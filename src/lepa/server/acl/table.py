@@ -169,6 +169,18 @@ def _volumes(access: Access, snapshot: Snapshot, request: Any) -> bool:
     ) and all(access.namespace(request.job.namespace, "csi-mount-volume") for volume in wanted if volume.type == "csi")
 
 
+def _other_namespaces(access: Access, snapshot: Snapshot, request: Any) -> bool:
+    """A job that waits for one of another namespace tells, by waiting, whether that is there and how it does."""
+    if request.job is None:
+        return True
+    others = {one.namespace for one in request.job.after} - {"", request.job.namespace}
+    return all(access.namespace(namespace, "read-job") for namespace in others)
+
+
+def _registers(access: Access, snapshot: Snapshot, request: Any) -> bool:
+    return _volumes(access, snapshot, request) and _other_namespaces(access, snapshot, request)
+
+
 def _deregisters(access: Access, snapshot: Snapshot, request: Any) -> bool:
     namespace = request.namespace or "default"
     return not request.purge or access.namespace(namespace, "submit-job", "purge-job")
@@ -235,9 +247,9 @@ _ROWS: Final[Mapping[Method[Any, Any], Need]] = {
     m.JOB_LATEST_DEPLOYMENT: _needs("read-job"),
     m.JOB_SERVICES: _needs("read-job"),
     m.JOB_SCALE_STATUS: _needs("read-job-scaling", "read-job"),
-    m.JOB_PLAN: _needs("submit-job", "plan-job", of=_of_job),
+    m.JOB_PLAN: _needs("submit-job", "plan-job", of=_of_job, also=_other_namespaces),
     m.JOB_VALIDATE: _needs("read-job", "submit-job", of=_of_job),
-    m.JOB_REGISTER: _needs("submit-job", "register-job", of=_of_job, also=_volumes),
+    m.JOB_REGISTER: _needs("submit-job", "register-job", of=_of_job, also=_registers),
     m.JOB_DEREGISTER: _needs("submit-job", "deregister-job", "purge-job", also=_deregisters),
     m.JOB_EVALUATE: _needs("submit-job", "evaluate-job"),
     m.JOB_REVERT: _needs("submit-job", "revert-job"),
