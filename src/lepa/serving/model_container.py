@@ -73,7 +73,7 @@ LOOK_UP_EVERY_S = 1.0
 """Between two look-ups of the frontends; answers are kept for their TTL."""
 FRONTENDS_MAX = 100
 INSTANCE_BYTES = 16
-REDIAL_FIRST_S, REDIAL_MAX_S = 0.25, 16.0
+REDIAL_FIRST_S, REDIAL_MAX_S = 0.25, 2.0
 """Until a session tries again that was led to a frontend that another serves."""
 CONNECT_RETRY_S = 0.1
 """Until a frontend is tried again that cannot be connected to."""
