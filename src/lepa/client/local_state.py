@@ -8,6 +8,7 @@ before a crash is found again by its id.
 import asyncio
 import contextlib
 import logging
+import os
 import queue
 import sqlite3
 import threading
@@ -92,6 +93,14 @@ class _Write(NamedTuple):
     loop: asyncio.AbstractEventLoop | None
 
 
+def _keep_private(path: Path) -> None:
+    """The file holds the node's secret: nobody else reads it, nor the files that SQLite lays beside it."""
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    for each in (path, path.with_name(f"{path.name}-wal"), path.with_name(f"{path.name}-shm")):
+        with contextlib.suppress(FileNotFoundError):
+            each.chmod(0o600)
+
+
 class LocalState:
     """The file. Reading happens at the start only; facts are kept in memory."""
 
@@ -108,11 +117,12 @@ class LocalState:
 
     def _open(self) -> sqlite3.Connection:
         try:
+            _keep_private(self._path)
             db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
             db.execute("pragma journal_mode=wal")
             db.execute("pragma synchronous=full")
             db.executescript(SCHEMA)
-        except sqlite3.DatabaseError as error:
+        except (sqlite3.DatabaseError, OSError) as error:
             raise LepaError(
                 "invalid",
                 f"the node's state file {self._path} cannot be read ({error}); move it away to start with a new node "

@@ -53,3 +53,15 @@ def test_a_file_that_is_no_state_is_refused_with_what_to_do(tmp_path: Path) -> N
     (tmp_path / "state.db").write_bytes(b"not a database, and long enough to look like one" * 100)
     with pytest.raises(LepaError, match="move it away"):
         LocalState(tmp_path / "state.db")
+
+
+def test_nobody_else_reads_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "state.db"
+    path.touch(mode=0o644)
+    state = LocalState(path)
+    try:
+        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+    finally:
+        state.close()
+    assert set(modes) == {"state.db", "state.db-wal", "state.db-shm"}
+    assert set(modes.values()) == {0o600}
