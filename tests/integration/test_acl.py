@@ -686,3 +686,17 @@ async def test_auth_methods_and_rules_are_written_read_and_removed(world: AclWor
     assert (gone.status, gone.text) == (404, "ACL binding rule not found")
     assert (await world.ask("DELETE", "/v1/acl/auth-method/M1", world.root)).status == 200
     assert (await world.ask("GET", "/v1/acl/auth-method/M1", world.root)).text == "ACL auth-method not found"
+
+
+async def test_the_id_of_a_lock_is_for_those_who_may_write() -> None:
+    async with acl_world() as world:
+        lock = {"Path": "a", "Items": {"x": "y"}, "Lock": {"TTL": "20s"}}
+        taken = (await world.ask("PUT", "/v1/var/a?lock-acquire", world.root, lock)).json["Lock"]["ID"]
+        rules = 'namespace "default" {\n  variables {\n    path "a" {\n      capabilities = [%s]\n    }\n  }\n}\n'
+        for capabilities, seen in (('"read", "list"', False), ('"read", "list", "write"', True)):
+            token = await world.token(rules % capabilities)
+            for path in ("/v1/var/a", "/v1/vars"):
+                answer = await world.ask("GET", path, token)
+                assert answer.status == 200
+                assert '"TTL":"20s"' in answer.text
+                assert (taken in answer.text) is seen, path

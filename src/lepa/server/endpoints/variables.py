@@ -12,6 +12,7 @@ from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.acl_requests import VariableApplied, VariableApplyRequest, VariableView
 from lepa.rpc.requests import Reply
+from lepa.server.acl.access import Access
 from lepa.server.endpoints.context import Answers, Context
 from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.query import Answerable, Query, namespace_of, table
@@ -23,6 +24,13 @@ from lepa.state.snapshot import Snapshot
 from lepa.state.tables import Watch
 
 NEEDED = {"delete": "destroy", "delete-cas": "destroy"}
+
+
+def as_seen(variable: VariableView, access: Access) -> VariableView:
+    """The variable as a caller sees it: the lock's ID is for those who may write, as it lets its owner write."""
+    if variable.lock is None or access.variable(variable.namespace, variable.path, "write"):
+        return variable
+    return replace(variable, lock=replace(variable.lock, id=""))
 
 
 class VariableEndpoints:
@@ -41,7 +49,7 @@ class VariableEndpoints:
         namespace = namespace_of(request)
         rows = snapshot.variables(_start(request)) if namespace == "*" else snapshot.variables_in(namespace)
         return page_of(
-            (view(row) for row in rows if f"{row.namespace}.{row.path}" >= request.next_token),
+            (as_seen(view(row), access) for row in rows if f"{row.namespace}.{row.path}" >= request.next_token),
             request,
             token=lambda row: f"{row.namespace}.{row.path}",
             where=lambda row: row.path.startswith(request.prefix) and access.variable(row.namespace, row.path, "list"),
@@ -54,7 +62,7 @@ class VariableEndpoints:
         if not access.variable(namespace, request.id, "read"):
             raise denied()
         found = snapshot.variable(namespace, request.id)
-        return self._opened(snapshot, found) if found is not None else None
+        return as_seen(self._opened(snapshot, found), access) if found is not None else None
 
     def _opened(self, snapshot: Snapshot, variable: Variable) -> VariableView:
         return replace(view(variable), items=self._items(snapshot, variable))
