@@ -86,7 +86,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     storage.mkdir()
     with Bed(folder) as bed:
         server = bed.agent("server", SERVER)
-        one, two = (bed.agent(name, node_of(server)) for name in ("one", "two"))
+        one, two = (bed.agent(name, node_of(server, options={"user.denylist": ""})) for name in ("one", "two"))
         run = {"command": sys.executable, "args": [str(PLUGIN), str(storage), "${node.unique.name}"]}
         task = {"Config": run, "CSIPluginConfig": {"ID": "dir", "Type": "monolith"}}
         server.run(
@@ -284,8 +284,7 @@ def test_a_volume_is_taken_from_a_machine_that_is_lost(place: Place) -> None:
     (alloc,) = running(place, "mover")
     lost, other = (place.two, place.one) if alloc["NodeName"] == "two" else (place.one, place.two)
     place.bed.power_off(lost)
-    (again,) = running(place, "mover")
-    assert again["NodeName"] == other.name
+    wait_until(lambda: [each["NodeName"] for each in place.server.running("mover", 1, 90.0)] == [other.name], 90.0)
     assert place.attached("lost") == [f"storage-{other.name}"]
     purge(place, "mover")
     place.bed.boot(lost)

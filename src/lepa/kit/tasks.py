@@ -5,7 +5,6 @@ belongs to one part, logs what fails, and ends everything when the part is left.
 """
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Coroutine
 from types import TracebackType
@@ -37,15 +36,27 @@ class Tasks:
         return len(self._running)
 
     async def close(self) -> None:
-        """Cancel everything and wait until it has ended. Safe to call twice, and from one of the tasks."""
+        """Cancel everything and wait until it has ended. Safe to call twice, and from one of the tasks.
+
+        Whoever is cancelled while it waits is cancelled once all has ended: swallowing that would let it run for ever.
+        """
         me = asyncio.current_task()
+        asked = me.cancelling() if me is not None else 0
+        cancelled: asyncio.CancelledError | None = None
         pending = [task for task in self._running if task is not me]
         for task in pending:
             task.cancel()
         for task in pending:
-            with contextlib.suppress(asyncio.CancelledError, Exception):
+            try:
                 await task
+            except asyncio.CancelledError as error:
+                if me is not None and me.cancelling() > asked:  # not the end of the task, but of the one that waits
+                    cancelled = error
+            except Exception:
+                log.debug("task ended by a failure name=%s", task.get_name())  # _ended has told of it
         self._running.difference_update(pending)
+        if cancelled is not None:
+            raise cancelled
 
     async def __aenter__(self) -> Self:
         return self

@@ -46,3 +46,28 @@ async def test_a_task_may_close_its_own_part() -> None:
         return "closed"
 
     assert await tasks.start("closer", close()) == "closed"
+
+
+async def test_whoever_is_cancelled_while_it_leaves_a_part_ends() -> None:
+    ended: list[str] = []
+
+    async def slow_to_end() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await asyncio.sleep(0.01)
+            ended.append("child")
+
+    async def loop() -> None:
+        while True:
+            async with Tasks("part") as tasks:
+                tasks.start("child", slow_to_end())
+                await asyncio.sleep(0)
+            ended.append("next turn")
+
+    looping = asyncio.ensure_future(loop())
+    await asyncio.sleep(0.005)  # it waits for the child to end
+    looping.cancel()
+    await asyncio.wait([looping], timeout=5.0)
+    assert looping.cancelled()
+    assert "next turn" not in ended
