@@ -18,17 +18,17 @@ class Tasks:
 
     def __init__(self, owner: str) -> None:
         self._owner = owner
-        self._running: set[asyncio.Task[Any]] = set()
+        self._running: dict[asyncio.Task[Any], None] = {}  # ends them in the order in which they began
 
     def start(self, name: str, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run `work` beside the caller. A failure is logged with its name; cancellation is not a failure."""
         task = asyncio.get_running_loop().create_task(work, name=f"{self._owner}.{name}")
-        self._running.add(task)
+        self._running[task] = None
         task.add_done_callback(self._ended)
         return task
 
     def _ended(self, task: asyncio.Task[Any]) -> None:
-        self._running.discard(task)
+        self._running.pop(task, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("task failed name=%s", task.get_name(), exc_info=error)
 
@@ -54,7 +54,8 @@ class Tasks:
                     cancelled = error
             except Exception:
                 log.debug("task ended by a failure name=%s", task.get_name())  # _ended has told of it
-        self._running.difference_update(pending)
+        for task in pending:
+            self._running.pop(task, None)
         if cancelled is not None:
             raise cancelled
 

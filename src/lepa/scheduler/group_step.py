@@ -213,14 +213,21 @@ class GroupStep:
     # Count.
 
     def _stop_surplus(self, sets: AllocSets) -> list[Allocation]:
-        """Stop what is above the count. Returns what still counts."""
-        counted = sets.named()
+        """Stop what is above the count. Returns what still counts.
+
+        A canary that was promoted has taken the place of the older one of its name, also where more are wanted now.
+        """
+        version, named = self._job.version, sets.named()
+        ours = {alloc.name for alloc in named if alloc.job_version == version}
+        replaced = {alloc.id for alloc in named if alloc.job_version != version and alloc.name in ours}
+        self._stop([alloc for alloc in named if alloc.id in replaced and not has_ended(alloc)], NOT_NEEDED)
+        counted = [alloc for alloc in named if alloc.id not in replaced]
         surplus = len(counted) - self._group.count
         if surplus <= 0:
             return counted
         preferred = {alloc.id for alloc in (*sets.migrating, *sets.failed)}
         candidates = [alloc for alloc in counted if alloc.client_status != "complete"]
-        gone = surplus_first(candidates, self._job.version, preferred)[:surplus]
+        gone = surplus_first(candidates, version, preferred)[:surplus]
         self._stop(gone, NOT_NEEDED)
         gone_ids = {alloc.id for alloc in gone}
         return [alloc for alloc in counted if alloc.id not in gone_ids]

@@ -108,7 +108,7 @@ class Replica:
         self._tasks = Tasks("replica")
         self._snapshot = empty_snapshot()
         self._waiters = _Waiters(clock, self._tasks)
-        self._subscriptions: set[Subscription] = set()
+        self._subscriptions: dict[Subscription, None] = {}
 
     @property
     def snapshot(self) -> Snapshot:
@@ -152,12 +152,12 @@ class Replica:
     def subscribe(self) -> Subscription:
         """All changes from now on: for the event stream, the broker and the deciders."""
         subscription = Subscription(self, self._snapshot)
-        self._subscriptions.add(subscription)
+        self._subscriptions[subscription] = None
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:
         """Forget a subscription; `Subscription.close` calls it."""
-        self._subscriptions.discard(subscription)
+        self._subscriptions.pop(subscription, None)
 
     async def _follow(self) -> None:
         """Until the store is closed, which ends its watch."""
@@ -246,7 +246,8 @@ class _Waiters:
     def __init__(self, clock: Clock, tasks: Tasks) -> None:
         self._clock = clock
         self._tasks = tasks
-        self._by_watch: dict[Watch, set[asyncio.Future[bool]]] = {}
+        self._by_watch: dict[Watch, dict[asyncio.Future[bool], int]] = {}
+        """Who waits for what, each with its number: those who came first go on first."""
         self._count = 0
         self._deadlines: list[_Timed] = []
         self._indexes: list[_Timed] = []
@@ -259,9 +260,9 @@ class _Waiters:
         """True when something watched was touched, False at the deadline (of the clock's `now`) or when closed."""
         if self._over(deadline):
             return False
-        future = self._admit()
+        future, number = self._admit(), next(self._numbers)
         for watch in watches:
-            self._by_watch.setdefault(watch, set()).add(future)
+            self._by_watch.setdefault(watch, {})[future] = number
         try:
             return await self._until(deadline, future)
         finally:
@@ -294,7 +295,10 @@ class _Waiters:
 
     def wake(self, touched: Iterable[Watch]) -> None:
         """Those who wait for any of these may go on."""
-        self._woken.extend({future for watch in touched for future in self._by_watch.get(watch, ())})
+        found: dict[asyncio.Future[bool], int] = {}
+        for watch in touched:
+            found.update(self._by_watch.get(watch, {}))
+        self._woken.extend(sorted(found, key=found.__getitem__))
 
     def wake_up_to(self, index: int) -> None:
         """Those who wait for `index` or an earlier one may go on, the earliest first."""
@@ -323,7 +327,7 @@ class _Waiters:
     def _forget(self, watch: Watch, future: asyncio.Future[bool]) -> None:
         waiting = self._by_watch.get(watch)
         if waiting is not None:
-            waiting.discard(future)
+            waiting.pop(future, None)
             if not waiting:
                 del self._by_watch[watch]
 
