@@ -1,4 +1,7 @@
-"""Simulates a cluster: `python -m tests.simulation SEED [--seeds N] [--minutes M] [--events]`. Exit code 1: a seed failed."""
+"""Simulates a cluster: `python -m tests.simulation SEED [--seeds N] [--minutes M] [--events]`.
+
+The exit code is 1 when a seed failed.
+"""
 
 import argparse
 import logging
@@ -23,7 +26,8 @@ def main() -> int:
         outcome = simulate(seed, parsed.minutes, on_event=print if parsed.events else lambda text: None)
         took = time.monotonic() - began
         figures = " ".join(f"{name}={count}" for name, count in sorted(outcome.figures.items()))
-        print(f"seed {seed} trace {outcome.trace} {took:.1f} s {'ok' if not outcome.violations else 'FAILED'} {figures}")
+        verdict = "FAILED" if outcome.violations else "ok"
+        print(f"seed {seed} trace {outcome.trace} {took:.1f} s {verdict} {figures}", flush=True)
         for violation in outcome.violations:
             print(f"  {violation}")
         if outcome.violations:

@@ -55,7 +55,10 @@ def overused(snapshot: Snapshot, node_ids: Iterable[str]) -> list[str]:
 
 
 def wrong_counts(snapshot: Snapshot) -> list[str]:
-    """V5, at rest: live allocations of each group of a service are as many as it says, named [0..n) once each."""
+    """V5, at rest: live allocations of each group of a service are as many as it says, named [0..n) once each.
+
+    All are of the newest version, unless its deployment has failed.
+    """
     found: list[str] = []
     for job in snapshot.jobs():
         live = [alloc for alloc in snapshot.job_allocations(job.namespace, job.id) if lives(alloc)]
@@ -67,8 +70,9 @@ def wrong_counts(snapshot: Snapshot) -> list[str]:
                 wanted = sorted(f"{job.id}.{group.name}[{number}]" for number in range(group.count))
                 if names != wanted:
                     found.append(f"V5: {job.id} wants {wanted}, has {names}")
+                rolled = snapshot.latest_deployment(job.namespace, job.id)
                 old = [alloc.name for alloc in live if alloc.job_version != job.version]
-                if old:
+                if old and rolled is not None and rolled.status == "successful":
                     found.append(f"V5: {job.id} is at version {job.version}, and {sorted(old)} are older")
     return found
 
@@ -118,3 +122,17 @@ def lost(snapshot: Snapshot, registered: Mapping[str, int], children: Mapping[st
         if snapshot.job("default", child) is None
     ]
     return found
+
+
+def not_ready(snapshot: Snapshot, alive: Iterable[str]) -> list[str]:
+    """At rest every node that lives is ready."""
+    nodes = {node_id: snapshot.node(node_id) for node_id in alive}
+    return [f"{node_id} lives and is {node.status if node else 'unknown'}" for node_id, node in nodes.items()
+            if node is None or node.status != "ready"]  # fmt: skip
+
+
+def gone(snapshot: Snapshot, alive: Iterable[str]) -> list[str]:
+    """At rest a node that is gone for good is down."""
+    there = set(alive)
+    return [f"{node.id} is gone and is {node.status}" for node in snapshot.nodes()
+            if node.id not in there and node.status != "down"]  # fmt: skip

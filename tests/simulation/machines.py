@@ -53,9 +53,9 @@ class SimulatedServer:
     async def start(self) -> None:
         """Start a new process."""
         self.process = Process()
-        fenced = self.disk.fenced
+        fenced, lies = self.disk.fenced, self.disk.lies
         self.disk = Disk(self._store, self.process, self._chance)
-        self.disk.fenced = fenced
+        self.disk.fenced, self.disk.lies = fenced, lies
         settings = ServerSettings(
             name=f"{self.name}.global",
             rpc_address=self.address,
@@ -135,6 +135,8 @@ class SimulatedNode:
         self.runs: dict[str, Run] = {}
         self.started: dict[str, int] = {}
         """How often each allocation began here; more than once is an error."""
+        self.heard_at = -1e9
+        """When a server last answered a heartbeat."""
         self.failing = True
         """Whether its tasks fail by chance."""
         self._tasks = Tasks(self.id)
@@ -179,6 +181,7 @@ class SimulatedNode:
             try:
                 request = r.NodeHeartbeatRequest(node_id=self.id, secret_id=self.node.secret_id)
                 answer = (await self._caller.call(m.NODE_HEARTBEAT, request)).value
+                self.heard_at = self.process.now()
                 if answer.servers:
                     self._caller.use(answer.servers)
                 await self.process.sleep(answer.heartbeat_ttl / 1e9 / 2)
@@ -236,15 +239,15 @@ class SimulatedNode:
         await self._rest(run, 1.0)
         run.healthy = True
         self._unsaid.set()
-        left = min(lasts, fails)
-        while left > 0 and run.wanted == "run":
-            await self.process.sleep(min(left, 0.5))
-            left -= 0.5
+        lived = 0.0
+        while lived < lasts and not (lived >= fails and self.failing) and run.wanted == "run":
+            await self.process.sleep(0.5)
+            lived += 0.5
         if run.wanted != "run":
             await self.process.sleep(chance.uniform(0.05, 1.0))
             self._becomes(run, "complete")
         else:
-            self._becomes(run, "failed" if fails < lasts and self.failing else "complete")
+            self._becomes(run, "complete" if lived >= lasts else "failed")
 
     async def _rest(self, run: Run, seconds: float) -> None:
         while seconds > 0 and run.wanted == "run":

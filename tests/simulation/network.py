@@ -1,8 +1,8 @@
 """The network and the disk of the simulated cluster: slow by chance, lossy on purpose.
 
-    Network   who reaches whom, and how long a packet takes
-    Session   in the place of `rpc.channel.ServerSession`: the real callers speak msgpack through it
-    Disk      one server's way to the store
+Network   who reaches whom, and how long a packet takes
+Session   in the place of `rpc.channel.ServerSession`: the real callers speak msgpack through it
+Disk      one server's way to the store
 """
 
 import asyncio
@@ -86,7 +86,8 @@ class Session:
         timeout: aiohttp.ClientTimeout,
         headers: Mapping[str, str] | None = None,
     ) -> "_Exchange":
-        return _Exchange(self._network, self._machine, self._process, address, method.name, body, timeout, bool(headers))
+        call = method.name, body, bool(headers)
+        return _Exchange(self._network, self._machine, self._process, address, call, timeout)
 
 
 class _Exchange:
@@ -98,16 +99,15 @@ class _Exchange:
         machine: str,
         process: Process,
         address: str,
-        name: str,
-        body: bytes,
+        call: tuple[str, bytes, bool],
         timeout: aiohttp.ClientTimeout,
-        as_leader: bool,
     ) -> None:
+        """call: its name, its body, whether it is for a leader."""
         self._network = network
         self._machine = machine
         self._process = process
         self._address = address
-        self._call = name, body, as_leader
+        self._call = call
         self._timeout = timeout
         self._work: asyncio.Task[tuple[int, bytes]] | None = None
 
@@ -178,7 +178,8 @@ class Disk:
         self.answers_lost = 0.0
         """The share of commits that are made and not answered."""
         self.fenced = True
-        """False in a test that shows what fences are for."""
+        self.lies = 0.0
+        """The share of commits that are answered and not made. This and `fenced` are for bugs that are planted."""
 
     def cut(self) -> None:
         self._reached.clear()
@@ -200,6 +201,8 @@ class Disk:
 
     async def commit(self, txn: Txn, fence: Fence | None = None) -> Committed:
         await self._way()
+        if self._chance.random() < self.lies:
+            return Committed(True, (await self.store.read("leader")).revision)
         committed = await self.store.commit(txn, fence if self.fenced else None)
         if self._chance.random() < self.answers_lost:
             await asyncio.sleep(STORE_PATIENCE_S)

@@ -1,7 +1,8 @@
 """A cluster from a seed: three servers, five nodes, people who want things, and faults, on virtual time.
 
-`simulate(seed)` runs it and tells what was wrong. Everything is decided by the seed: who calls what, how long each packet
-and each commit takes, what fails when. The hash of all that was written, with its time, is the same whenever the seed is.
+`simulate(seed)` runs it and tells what was wrong. Everything is decided by the seed: who calls what, how long each
+packet and each commit takes, what fails when. The hash of all that was written, with its time, is the same whenever
+the seed is.
 """
 
 import asyncio
@@ -13,10 +14,9 @@ from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any, cast
 
-from msgspec.structs import replace
 from tests.builders import make_group, make_job, make_node, make_task
 from tests.simulation import invariants
-from tests.simulation.machines import TERMINAL, SimulatedNode, SimulatedServer
+from tests.simulation.machines import HEARTBEAT, TERMINAL, SimulatedNode, SimulatedServer
 from tests.simulation.network import Network, Session
 from tests.simulation.virtual_time import Process, VirtualLoop
 
@@ -25,7 +25,7 @@ from lepa.kit.sources import SeededRandom
 from lepa.model.errors import LepaError
 from lepa.model.job import Job
 from lepa.model.kv import KvOperation
-from lepa.model.node import DrainSpec
+from lepa.model.node import DrainSpec, Node
 from lepa.model.policies import ParameterizedJobConfig, ReschedulePolicy, RestartPolicy, UpdateStrategy
 from lepa.model.resources import NetworkResource, Port
 from lepa.rpc import kv_requests as k
@@ -70,6 +70,9 @@ class World:
         self.registered: dict[str, int] = {}
         self.children: dict[str, str] = {}
         self.jobs: dict[str, Job] = {}
+        self.node_cpu = 4_000
+        self.faults: tuple[str, ...] = ()
+        """Names of the only faults that there are; none for all."""
         self.counted = 0
         """What the one writer of the counter was told that it had written."""
         self.events: dict[str, int] = {}
@@ -103,7 +106,7 @@ class World:
     def begin_node(self) -> SimulatedNode:
         """A machine that was never there before."""
         self._born += 1
-        node = make_node(f"node-{self._born}", cpu=4_000, memory_mb=8_192)
+        node = make_node(f"node-{self._born}", cpu=self.node_cpu, memory_mb=8_192)
         made = self.nodes[node.id] = SimulatedNode(node, self.addresses, self.network, self._chance())
         made.start()
         return made
@@ -121,7 +124,17 @@ class World:
                 self.wrong(invariants.wrong_change(change))
                 if change.table == "allocs" and change.after is not None:
                     touched.add(change.after.node_id)
+                elif change.table == "nodes" and change.after is not None and change.before is not None:
+                    self._judge_silence(change.before, change.after)
             self.wrong(invariants.overused(self.snapshot, sorted(touched)))
+
+    def _judge_silence(self, before: Node, after: Node) -> None:
+        """A node that was answered just now is not silent."""
+        node = self.nodes.get(after.id)
+        if node is not None and (before.status, after.status) == ("ready", "down"):
+            silent_s = self.clock.now() - node.heard_at
+            if silent_s < HEARTBEAT.min_ttl_s:
+                self.wrong([f"heartbeat: {after.id} is down {silent_s:.3f} s after its heartbeat was answered"])
 
     def running(self) -> dict[str, list[str]]:
         """What runs on each machine that is there."""
@@ -150,6 +163,8 @@ class World:
             *found,
             *invariants.wrong_counts(snapshot),
             *invariants.unfinished(snapshot),
+            *invariants.not_ready(snapshot, self.nodes),
+            *invariants.gone(snapshot, self.nodes),
             *invariants.strays(snapshot, self.running()),
             *invariants.lost(snapshot, self.registered, self.children),
         ]
@@ -323,9 +338,10 @@ class Faults:
             self._cut_disk, self._lose_answers, self._isolate_server, self._half_open, self._restart_node,
             self._stop_node, self._isolate_node, self._lose_node,
         ]  # fmt: skip
+        only = [fault for fault in faults if fault.__name__.strip("_") in self._world.faults]
         while True:
             await self._world.clock.sleep(self._chance.uniform(8, 40))
-            await self._chance.choice(faults)()
+            await self._chance.choice(only or faults)()
 
     def _leader(self) -> SimulatedServer:
         leaders = [server for server in self._world.servers.values() if server.leads]
@@ -531,6 +547,3 @@ async def _simulated(
     world.wrong([f"failure in the event loop: {one}" for one in failures])
     figures = {**world.events, "calls": world.network.calls, "revisions": world.snapshot.index}
     return Outcome(seed, world.trace(), world.violations, figures)
-
-
-__all__ = ["Outcome", "World", "replace", "simulate"]

@@ -273,6 +273,24 @@ def test_old_allocations_run_untouched_until_promotion() -> None:
     assert promoted.placements == []
 
 
+def test_a_promoted_canary_takes_its_predecessors_place_also_where_more_are_wanted() -> None:
+    """One becomes three: the canary is [0], so the older [0] goes, and [1] and [2] are new; no name is there twice."""
+    old = service(1)
+    view = view_of(old, *running(1, old))
+    new = service(3, env="new", update=make_update(canary=1))
+    view.put_job(new)
+    changes = changes_of(view)
+    assert changes.deployment is not None
+    view.deployments.append(changes.deployment)
+    new = view.job("default", "web") or new
+    status = AllocDeploymentStatus(canary=True, healthy=True)
+    view.put_alloc(make_alloc("c", job=new, deployment_id=changes.deployment.id, deployment_status=status))
+    view.promote()
+    promoted = changes_of(view)
+    assert stops(promoted) == {"a0": NOT_NEEDED}
+    assert names(promoted) == ["web.web[1]", "web.web[2]"]
+
+
 def test_auto_promotion_is_told_in_the_description() -> None:
     """B024: a group without canaries takes part and does not hold the promotion up."""
     update = make_update(canary=1, auto_promote=True)
