@@ -138,7 +138,8 @@ def _routes() -> Iterator[Row]:
     here = own_routes()
     said = set()
     for verb, path in wanted:
-        found = next((each for each in here if _same(each, (verb, path))), None)
+        exact = [(verb, path)] if (verb, path) in here else []
+        found = next((each for each in (*exact, *sorted(here)) if _same(each, (verb, path))), None)
         said |= {found} if found else set()
         yield _row(f"{verb} {path}", found is not None, _test_of_route(verb, path) if found else "")
     for verb, path in sorted(here - said, key=lambda each: (each[1], each[0])):
