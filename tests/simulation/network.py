@@ -67,6 +67,8 @@ class Network:
 class Session:
     """One process's connections."""
 
+    closed = False
+
     def __init__(self, network: Network, machine: str, process: Process) -> None:
         self._network = network
         self._machine = machine
