@@ -446,6 +446,7 @@ def test_list_is_never_null_and_its_index_never_zero(agent: Agent, world: Place,
 
 @pytest.mark.parametrize("path", ["jobs", "allocations", "evaluations", "deployments"])
 def test_every_namespace_is_listed_with_a_star(agent: Agent, world: Place, path: str) -> None:
+    """B147: each job of the list tells its namespace."""
     everything = agent.get(f"/v1/{path}", namespace="*")
     own = agent.get(f"/v1/{path}")
     others = agent.get(f"/v1/{path}", namespace="other")
@@ -626,6 +627,7 @@ def test_no_write_is_missed_between_a_read_and_the_next(agent: Agent, world: Pla
     ],
 )
 def test_reads_about_one_thing_wake_when_it_changes(agent: Agent, world: Place, path: str) -> None:
+    """B142, of jobs/statuses."""
     target = f"/v1/{_filled(path, world)}"
     index = agent.request("GET", target).index
     answers: list[Answer] = []

@@ -141,6 +141,7 @@ def test_what_has_no_room_ends_with_2(agent: Agent, folder: Path) -> None:
 
 
 def test_room_that_comes_while_waiting_is_success(agent: Agent, folder: Path) -> None:
+    """B128."""
     succeeds(agent, folder, "init")
     succeeds(agent, folder, "node", "eligibility", "-disable", "-self")
     waiting = subprocess.Popen(

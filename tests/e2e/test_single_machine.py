@@ -542,6 +542,7 @@ def test_search_finds_by_prefix_and_by_part_of_a_name(agent: Agent) -> None:
 
 
 def test_garbage_collection_forgets_ended_things_and_their_files(agent: Agent) -> None:
+    """B155."""
     agent.run(shell_job("spent", "true", kind="batch"))
     agent.run(shell_job("alive"))
     (kept,) = agent.running("alive")

@@ -7,6 +7,7 @@ from tests.builders import make_job
 
 from lepa.api import jobs
 from lepa.api.jobs import JOB_FILE_MAX, split_job_path
+from lepa.kit.durations import SECOND
 from lepa.model.explanation import JobExplanation
 from lepa.rpc import requests as r
 
@@ -166,10 +167,15 @@ async def test_scaling_names_its_group(http, parts) -> None:
 
 
 async def test_statuses_take_the_wanted_jobs_from_a_body(http, parts) -> None:
+    """B142: a wait that is asked for is kept."""
     parts.caller.answers["Job.Statuses"] = ()
     await http.post("/v1/jobs/statuses", json={"Jobs": [{"ID": "a", "Namespace": "n"}]})
     asked = parts.caller.last()
     assert (asked.jobs, asked.namespace) == ((("n", "a"),), "*")
+    for verb in ("POST", "GET"):
+        body = {"Jobs": [{"ID": "a", "Namespace": "n"}]} if verb == "POST" else None
+        await http.request(verb, "/v1/jobs/statuses?index=7&wait=10s", json=body)
+        assert (parts.caller.last().index, parts.caller.last().wait_ns) == (7, 10 * SECOND)
     assert (await http.post("/v1/jobs/statuses", json={"Jobs": []})).status == 400
 
 

@@ -42,6 +42,12 @@ def test_one_job(web: FakeAgent, lepa: Run, golden: Any) -> None:
     assert web.requests[-1].query["all"] == "true"
 
 
+def test_a_template_shapes_one_job(web: FakeAgent, lepa: Run) -> None:
+    """B130."""
+    done = lepa("job", "status", "-t", "{{.ID}}", "web")
+    assert (done.code, done.out, done.error) == (0, "web\n", "")
+
+
 def test_what_waits_for_room_is_explained_once(web: FakeAgent, lepa: Run) -> None:
     failed = evaluation(FailedTGAllocs={"page": unplaced(), "other": unplaced()})
     web.on("GET /v1/job/web/evaluations", [failed, evaluation("blocked", ID="5")])

@@ -125,6 +125,7 @@ def test_fmt_looks_into_directories(tmp_path: Path, lepa: Run) -> None:
 
 
 def test_fmt_of_standard_input_adds_nothing(lepa: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B133."""
     for text in (TIDY, UNTIDY):
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
         assert lepa("fmt", "-").out == TIDY

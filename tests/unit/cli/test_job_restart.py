@@ -46,6 +46,18 @@ def test_reschedule_waits_for_the_replacement(web: FakeAgent, lepa: Run) -> None
     assert 'its replacement "new" failed' in lepa("job", "restart", "-reschedule", "web").error
 
 
+@pytest.mark.parametrize("absent", ["JobType", "JobVersion", "TaskStates"])
+def test_a_list_that_leaves_things_out_is_enough_to_reschedule(web: FakeAgent, lepa: Run, absent: str) -> None:
+    """B134: lists of older servers do not tell the type of a job."""
+    bare = {key: value for key, value in alloc_stub().items() if key != absent}
+    web.on("GET /v1/job/web/allocations", [bare])
+    web.on(f"GET /v1/allocation/{ALLOC}", allocation(NextAllocation="new"))
+    web.on("GET /v1/allocation/new", allocation("new"))
+    done = lepa("job", "restart", "-reschedule", "web")
+    assert (done.code, done.error) == (0, "")
+    assert len(web.asked(f"PUT /v1/allocation/{ALLOC}/stop")) == 1
+
+
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

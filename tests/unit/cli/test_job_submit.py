@@ -119,11 +119,14 @@ def test_plan_says_what_would_happen(agent: FakeAgent, lepa: Run, path: str, gol
 
 
 def test_plan_without_differences_has_the_same_exit_code(agent: FakeAgent, lepa: Run, path: str) -> None:
+    """B126."""
+    agent.on("PUT /v1/job/web/plan", planned())
+    with_the_diff = lepa("plan", path).code
     agent.on("PUT /v1/job/web/plan", planned(Diff=None))
     done = lepa("plan", "-diff=false", path)
-    assert done.code == 1
+    assert done.code == with_the_diff == 1
     assert done.out.startswith("Scheduler dry-run:")
-    assert agent.requests[0].body["Diff"] is False
+    assert [request.body["Diff"] for request in agent.requests] == [True, False]
 
 
 def test_plan_exits_with_0_when_nothing_is_placed_or_stopped(agent: FakeAgent, lepa: Run, path: str) -> None:

@@ -55,6 +55,7 @@ def test_one_node(box: FakeAgent, lepa: Run, golden: Any) -> None:
 
 
 def test_host_volumes_and_networks_are_shown(box: FakeAgent, lepa: Run) -> None:
+    """B137."""
     networks = {
         "a": {"CIDR": "10.0.0.0/8", "Interface": "", "ReservedPorts": "22"},
         "b": {"CIDR": "", "Interface": "eth1", "ReservedPorts": ""},

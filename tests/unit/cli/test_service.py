@@ -41,6 +41,7 @@ def test_the_list(named: FakeAgent, lepa: Run) -> None:
 
 
 def test_instances_by_a_prefix_in_all_namespaces(named: FakeAgent, lepa: Run, golden: Any) -> None:
+    """B132."""
     golden("service_info", lepa("service", "info", "-namespace", "*", "red").out)
     assert named.requests[-1].query["namespace"] == "default"
     golden("service_info_verbose", lepa("service", "info", "-verbose", "redis").out)

@@ -131,7 +131,11 @@ def test_blocks_are_objects_lists_or_objects_by_label() -> None:
         ("datacenters = [[]]", "element 0: string required, but have list"),
         ("type = []", "string required, but have list"),
         ('group "g" {\n shutdown_delay = "5"\n}', 'invalid duration "5": expected a number with a unit'),
-        ('group "g" {\n scaling {}\n}', 'Missing required argument; The argument "max" is required in scaling'),
+        pytest.param(
+            'group "g" {\n scaling {\n  min = 1\n }\n}',
+            'Missing required argument; The argument "max" is required in scaling',
+            id="B113",
+        ),
         ('group "g" {\n volume "a" {}\n volume "a" {}\n}', "Duplicate volume block"),
         ('group "g" {\n task "t" {\n  config = 5\n }\n}', "an object is required, but have number"),
         ('group "g" {\n task "t" {\n  config {\n a = 1\n a {}\n }\n }\n}', "Duplicate a block"),
@@ -190,6 +194,22 @@ def test_a_dynamic_block_may_name_its_iterator_and_be_inside_another() -> None:
         {"Name": "g-a", "Count": 0, "Tasks": [{"Name": "a-x"}]},
         {"Name": "g-b", "Count": 1, "Tasks": [{"Name": "b-x"}]},
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "name"),
+    [
+        ("\njob {}\n", "j:2,1-4", "job"),
+        ('job "x" {\n\n group {}\n}\n', "j:3,2-7", "group"),
+        ('job "x" {\n group "g" {\n  task {}\n }\n}\n', "j:3,3-7", "task"),
+    ],
+)
+def test_a_missing_name_is_told_with_its_line(text: str, place: str, name: str) -> None:
+    """B100."""
+    found = parse(text, filename="j")
+    assert found.job is None
+    (problem,) = found.diagnostics
+    assert problem.render().startswith(f"{place}: Missing name for {name};")
 
 
 def test_a_dynamic_block_works_in_a_driver_config() -> None:

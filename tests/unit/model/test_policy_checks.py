@@ -24,7 +24,7 @@ def test_periodic_and_parameterized_jobs_are_batch_jobs(job: dict[str, Any], mes
     [
         ({"MaxRunDuration": 5}, 'Job type "service" does not allow max_run_duration'),
         ({"Disconnect": {"LostAfter": 5, "StopOnClientAfter": 5}}, "cannot be configured with both lost_after and"),
-        ({"Scaling": {"Min": 1}}, "maximum count must be specified and non-negative"),
+        pytest.param({"Scaling": {"Min": 1}}, "maximum count must be specified and non-negative", id="B113"),
         ({"Scaling": {"Min": 5, "Max": 2}}, "maximum count must not be less than minimum count"),
         ({"Count": 4, "Scaling": {"Min": 1, "Max": 2}}, "task group count must not be greater than maximum count"),
         ({"RestartPolicy": {"Mode": "x"}}, 'Unsupported restart mode: "x"'),

@@ -12,8 +12,8 @@ from lepa.model.job_rules import validate
     ("task", "message"),
     [
         ({"Name": ""}, "Missing task name"),
-        ({"Name": "a/b"}, "Task name cannot include slashes"),
-        ({"Name": "alloc"}, 'Task cannot be named "alloc"'),
+        pytest.param({"Name": "a/b"}, "Task name cannot include slashes", id="B104"),
+        pytest.param({"Name": "alloc"}, 'Task cannot be named "alloc"', id="B111"),
         ({"Driver": ""}, "Missing task driver"),
         ({"KillTimeout": -1}, "KillTimeout must be a positive value"),
         ({"Resources": {"CPU": 100, "Cores": 1}}, "Task can only ask for 'cpu' or 'cores' resource, not both."),
@@ -27,13 +27,15 @@ from lepa.model.job_rules import validate
         ({"Templates": [{"EmbeddedTmpl": "x"}]}, "Must specify a destination for the template"),
         ({"Templates": [{"EmbeddedTmpl": "x", "DestPath": "../../x"}]}, "destination escapes allocation directory"),
         ({"Templates": [{"EmbeddedTmpl": "x", "DestPath": "x"}] * 2}, "Template 2 has same destination as 1"),
-        (
+        pytest.param(
             {"Templates": [{"EmbeddedTmpl": "x", "DestPath": "x", "Envvars": True, "ChangeMode": "signal"}]},
             "cannot use signals with env var templates",
+            id="B109",
         ),
-        (
+        pytest.param(
             {"Templates": [{"EmbeddedTmpl": "x", "DestPath": "x", "ChangeMode": "script"}]},
             "must specify change script configuration value when change mode is script",
+            id="B110",
         ),
         ({"Artifacts": [{}]}, "source must be specified"),
         ({"Artifacts": [{"GetterSource": "x", "RelativeDest": "../../../etc"}]}, "escapes allocation directory"),

@@ -23,12 +23,24 @@ def busy() -> World:
 
 
 def test_every_beginning_of_an_id_finds_it() -> None:
+    """B151."""
     world = busy()
     alloc_id = uuid_of(2)
     for length in range(1, 37):
         request = SearchRequest(prefix=alloc_id[:length], context="allocs")
         assert alloc_id in search_prefix(world.snapshot, request, ALL).matches["allocs"]
     assert search_prefix(world.snapshot, SearchRequest(prefix=alloc_id + "x" * 4), ALL).matches["allocs"] == []
+
+
+def test_a_prefix_longer_than_any_id_finds_names() -> None:
+    """B152."""
+    world = busy()
+    name = "a-job-with-a-name-that-is-longer-than-any-uuid"
+    world.job(make_job(name))
+    for prefix, jobs in ((name[:40], [name]), ("x" * 40, []), (uuid_of(2) + "-abc", [])):
+        assert len(prefix) == 40
+        found = search_prefix(world.snapshot, SearchRequest(prefix=prefix, context="all"), ALL)
+        assert {context: ids for context, ids in found.matches.items() if ids} == ({"jobs": jobs} if jobs else {})
 
 
 def test_all_contexts_are_searched_unless_one_is_named() -> None:

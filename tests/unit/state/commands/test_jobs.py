@@ -43,6 +43,15 @@ def test_a_change_is_a_new_version_and_old_ones_go() -> None:
     assert versions(world) == [8, 7, 6, 5, 4, 3]
 
 
+def test_the_newest_versions_are_kept_however_high_their_numbers() -> None:
+    """B138."""
+    world = World()
+    for count in range(1, 261):
+        world.job(make_job(count=count))
+        assert versions(world) == list(range(count - 1, max(-1, count - 7), -1))
+    assert versions(world) == [259, 258, 257, 256, 255, 254]
+
+
 def test_a_version_that_runs_or_has_a_tag_stays() -> None:
     world = World()
     first = world.job(make_job(count=1))
@@ -53,6 +62,7 @@ def test_a_version_that_runs_or_has_a_tag_stays() -> None:
 
 
 def test_the_index_that_the_caller_saw_is_enforced() -> None:
+    """B123: someone else registered meanwhile; and 0 is "must not exist"."""
     world = World()
     with pytest.raises(LepaError, match="Enforcing job modify index 7: job does not exist"):
         world.do(commands.register_job, make_job(), enforce_index=7)
@@ -62,6 +72,10 @@ def test_the_index_that_the_caller_saw_is_enforced() -> None:
     with pytest.raises(LepaError, match=f"conflicting job modify index: {job.job_modify_index}"):
         world.do(commands.register_job, make_job(), enforce_index=job.job_modify_index + 1)
     world.do(commands.register_job, make_job(count=2), enforce_index=job.job_modify_index)
+    with pytest.raises(LepaError, match=f"Enforcing job modify index {job.job_modify_index}: job exists with conflict"):
+        world.do(commands.register_job, make_job(count=3), enforce_index=job.job_modify_index)
+    assert world.snapshot.job("default", "web").task_groups[0].count == 2  # type: ignore[union-attr]
+    assert world.do(commands.register_job, make_job("new"), enforce_index=0).changed
 
 
 def test_counts_and_resources_can_be_preserved() -> None:
