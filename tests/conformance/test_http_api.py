@@ -429,6 +429,44 @@ def test_error_has_nomads_text(agent: Agent, world: Place, row: Row) -> None:
     check(ask(agent, world, row), row)
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "client/fs/ls/e719",
+        "client/fs/cat/e719?path=a",
+        "client/fs/logs/e719?task=main&type=stdout",
+        "client/allocation/e719/stats",
+        "allocation/zz",
+        "allocation/zz/services",
+        "allocation/%00",
+    ],
+)
+def test_malformed_allocation_id_is_refused_with_a_text(agent: Agent, world: Place, path: str) -> None:
+    """B153."""
+    answer = agent.request("GET", f"/v1/{path}")
+    assert answer.status in (400, 404)
+    assert answer.text
+    assert agent.request("GET", "/v1/agent/health").status == 200
+
+
+@pytest.mark.parametrize("path", ["/nope", "nope", "/alloc/nope", "/alloc/logs/main.stdout.0/nope"])
+def test_stat_of_a_missing_file_is_404(agent: Agent, world: Place, path: str) -> None:
+    """B154."""
+    answer = agent.request("GET", f"/v1/client/fs/stat/{world['alloc']}?path={path}")
+    assert (answer.status, bool(answer.text)) == (404, True)
+
+
+def test_scaling_policy_names_the_namespace_of_the_request(agent: Agent, world: Place) -> None:
+    """B118."""
+    job = shell_job("scaled", count=0, group={"Scaling": {"Min": 0, "Max": 4}})
+    assert "Namespace" not in job
+    agent.put("/v1/jobs?namespace=other", {"Job": job})
+    (policy,) = agent.get("/v1/scaling/policies", namespace="other")
+    assert policy["Target"] == {"Namespace": "other", "Job": "scaled", "Group": "main"}
+    assert agent.get(f"/v1/scaling/policy/{policy['ID']}")["Target"]["Namespace"] == "other"
+    agent.delete("/v1/job/scaled?namespace=other&purge=true")
+
+
 # Lists
 
 LISTS = (

@@ -105,6 +105,15 @@ def test_impossible_constraint_blocks_with_its_reasons(agent: Agent) -> None:
         agent.purge(job_id)
 
 
+def group_with(group: dict[str, Any], **task: Any) -> dict[str, Any]:
+    """The groups of a job, with one thing that differs."""
+    return {"TaskGroups": shell_job("wrong", group=group, task=task)["TaskGroups"]}
+
+
+def template(change_mode: str, **fields: Any) -> dict[str, Any]:
+    return {"EmbeddedTmpl": "a=1", "DestPath": "local/x", "ChangeMode": change_mode, "ChangeSignal": "SIGHUP", **fields}
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -123,6 +132,12 @@ def test_impossible_constraint_blocks_with_its_reasons(agent: Agent) -> None:
         ({"NodePool": "ghost"}, "ghost"),
         ({"Namespace": "ghost"}, "ghost"),
         ({"Update": {"MaxParallel": "two"}}, "MaxParallel"),
+        pytest.param({"Type": "srvice"}, "must be one of service, batch, system, sysbatch", id="B107"),
+        pytest.param(group_with({}, Name="a/b"), "slashes", id="B104"),
+        pytest.param(group_with({}, Name="alloc"), 'cannot be named "alloc"', id="B111"),
+        pytest.param(group_with({}, Templates=[template("signal", Envvars=True)]), "cannot use signals", id="B109"),
+        pytest.param(group_with({}, Templates=[template("script")]), "must specify change script", id="B110"),
+        pytest.param(group_with({"Scaling": {"Min": 1}}), "maximum count must be specified", id="B113"),
     ],
     ids=lambda value: next(iter(value)) if isinstance(value, dict) else "",
 )

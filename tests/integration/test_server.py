@@ -286,6 +286,22 @@ async def test_scaling_changes_the_count_and_keeps_an_event() -> None:
         assert [policy.target for policy in policies] == [{"Namespace": "default", "Job": "web", "Group": "web"}]
 
 
+async def test_scaling_during_a_deployment_is_refused_and_changes_nothing() -> None:
+    """B114."""
+    group = make_group(count=2, update=make_update(health_check="manual"), scaling=ScalingPolicy(min=1, max=5))
+    async with cluster() as c, FakeNode(c.caller, make_node("node-1"), lambda alloc: "pending"):
+        answer = await c.register(make_job(groups=(group,)))
+        await c.until(lambda: deployment_status(c) == "running", "a deployment")
+        await c.until(lambda: evaluation(c, answer.eval_id).status == "complete", "a complete evaluation")
+        before = ([(alloc.id, alloc.job_version) for alloc in c.allocations("web")], versions(c))
+        with pytest.raises(LepaError, match="job scaling blocked due to active deployment") as refused:
+            await c.caller.call(m.JOB_SCALE, r.JobScaleRequest(id="web", group="web", count=4))
+        assert refused.value.code == "invalid"
+        assert ([(alloc.id, alloc.job_version) for alloc in c.allocations("web")], versions(c)) == before
+        assert [(job.version, job.task_groups[0].count) for job in versions(c)] == [(0, 2)]
+        assert not open_evaluations(c)
+
+
 async def test_planning_shows_what_would_change_and_writes_nothing() -> None:
     async with cluster() as c, FakeNode(c.caller, make_node("node-1", memory_mb=600)):
         await c.register(make_job(count=1))
@@ -334,6 +350,35 @@ async def test_a_blocking_query_wakes_on_its_change_and_not_on_others() -> None:
         await c.stop("a")
         after = await asyncio.wait_for(parked, 5)
         assert after.index > before.index
+
+
+async def test_a_nodes_allocations_are_heard_of_while_other_nodes_change() -> None:
+    """B143."""
+    async with cluster() as c, FakeNode(c.caller, make_node("node-1")):
+        await c.register(make_job("mine"))
+        await c.until(lambda: c.statuses("mine") == [("run", "running")] and not open_evaluations(c), "running")
+        await c.caller.call(m.NODE_ELIGIBILITY, r.NodeEligibilityRequest(id="node-1", eligibility="ineligible"))
+
+        async def follow() -> None:
+            index = 1
+            while True:
+                request = r.ReadRequest(id="node-1", index=index, wait_ns=60 * SECOND)
+                reply = await c.caller.call(m.NODE_ALLOCATIONS, request)
+                assert reply.index > index
+                index = reply.index
+                if [alloc.desired_status for alloc in reply.value] == ["stop"]:
+                    return
+
+        following = asyncio.ensure_future(follow())
+        async with FakeNode(c.caller, make_node("node-2")):
+            for number in range(10):
+                await c.register(make_job(f"other-{number}"))
+            await c.until(lambda: c.statuses("other-9") == [("run", "running")], "another node's")
+            assert not following.done()
+            await c.stop("mine")
+            for number in range(10):
+                await c.stop(f"other-{number}")
+            await asyncio.wait_for(following, 10)
 
 
 async def test_a_blocking_query_ends_with_its_wait() -> None:

@@ -62,6 +62,27 @@ async def test_a_query_waits_for_something_newer() -> None:
         assert (reply.value, reply.index) == (2, 2)
 
 
+async def test_writes_at_full_speed_are_all_heard_of_at_once() -> None:
+    """B141: the clock stands still, so that a read that missed a write would never come back."""
+    async with desk() as d:
+        writes = 300
+
+        async def follow() -> list[int]:
+            seen, index = [0], 1
+            while seen[-1] < writes:
+                reply = await d.ask(index=index)
+                assert reply.index > index
+                index = reply.index
+                seen.append(reply.value)
+            return seen
+
+        readers = [asyncio.ensure_future(follow()) for _ in range(4)]
+        for number in range(writes):
+            await d.job(f"job-{number}")
+        for seen in await asyncio.wait_for(asyncio.gather(*readers), 20):
+            assert seen == sorted(set(seen))
+
+
 async def test_a_query_is_over_after_its_wait_and_a_little() -> None:
     async with desk() as d:
         asked = d.ask(index=5, wait_ns=16 * SECOND)
