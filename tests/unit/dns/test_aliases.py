@@ -123,7 +123,7 @@ def test_a_service_at_a_host_name_is_followed_through_the_recursors() -> None:
     assert isinstance(server.udp(asked()), Chase), "the addresses of others are not kept"
 
 
-@pytest.mark.parametrize("said", [None, b"", b"nonsense", reply()])
+@pytest.mark.parametrize("said", [None, b"", b"nonsense", reply()], ids=["none", "empty", "nonsense", "nothing known"])
 def test_the_alias_alone_is_the_answer_when_the_recursors_know_nothing(said: bytes | None) -> None:
     server, found = chase()
     answer = dns.message.from_wire(server.chased(found, said))
