@@ -6,10 +6,10 @@ from lepa.cli import placement
 from lepa.cli.alloc_view import allocation_table
 from lepa.cli.deployment_view import describe
 from lepa.cli.flags import argument, command, flag, option
-from lepa.cli.output import Json, paint, pairs, short, table
+from lepa.cli.output import Json, ago, paint, pairs, short, table
 from lepa.cli.plan_view import diff_lines
 from lepa.cli.session import Session, Shape, api, find_job, job_path, shaped, with_ui
-from lepa.kit.durations import SECOND, rfc3339
+from lepa.kit.durations import SECOND, parse_rfc3339, rfc3339
 from lepa.model.errors import invalid
 
 SUMMARY = ("Queued", "Starting", "Running", "Failed", "Complete", "Lost", "Unknown")
@@ -111,12 +111,13 @@ def _details(session: Session, stub: Json, job: Json, *, evals: bool, all_allocs
     if evals:
         _evaluations(session, evaluations, verbose)
     _unplaced(session, evaluations)
+    allocations = session.nomad.get(job_path(stub, "allocations")[0], {**query, "all": all_allocs}).value or []
+    _rescheduled_later(session, evaluations, allocations, verbose)
     deployment = session.nomad.get(job_path(stub, "deployment")[0], query).value
     if deployment:
         session.out.title("Latest Deployment")
         session.out.line(describe(deployment, verbose))
     session.out.title("Allocations")
-    allocations = session.nomad.get(job_path(stub, "allocations")[0], {**query, "all": all_allocs}).value or []
     session.out.line(allocation_table(allocations, session.now_ns(), verbose=verbose))
 
 
@@ -173,6 +174,21 @@ def _unplaced(session: Session, evaluations: list[Json]) -> None:
         newest = max(failed, key=lambda each: each["ModifyIndex"])
         for line in placement.failures(newest["FailedTGAllocs"]):
             session.out.line(line)
+
+
+def _rescheduled_later(session: Session, evaluations: list[Json], allocations: list[Json], verbose: bool) -> None:
+    """When allocations that failed are placed again, one line for a group and an evaluation that waits."""
+    due = {each["ID"]: parse_rfc3339(each.get("WaitUntil") or "") for each in evaluations}
+    now_ns = session.now_ns()
+    waiting = {
+        (due[follow_up], each["TaskGroup"], follow_up)
+        for each in allocations
+        if due.get(follow_up := each.get("FollowupEvalID") or "", 0) > now_ns
+    }
+    if waiting:
+        session.out.title("Future Rescheduling Attempts")
+        rows = [(group, short(follow_up, verbose), ago(at_ns, now_ns)) for at_ns, group, follow_up in sorted(waiting)]
+        session.out.line(table(("Task Group", "Eval ID", "Eval Time"), rows))
 
 
 @command()

@@ -4,9 +4,11 @@ import json
 from typing import Any
 
 import pytest
-from tests.unit.cli.conftest import Run
+from tests.unit.cli.conftest import NOW_NS, Run
 from tests.unit.cli.fake_agent import FakeAgent, Reply
 from tests.unit.cli.objects import alloc_stub, deployment, evaluation, job, job_stub, summary, unplaced
+
+from lepa.kit.durations import SECOND, rfc3339
 
 
 @pytest.fixture
@@ -39,7 +41,7 @@ def test_one_job(web: FakeAgent, lepa: Run, golden: Any) -> None:
     golden("job_status", lepa("job", "status", "-evals", "web").out)
     assert "Allocations" not in lepa("job", "status", "-short", "web").out
     lepa("job", "status", "-all-allocs", "web")
-    assert web.requests[-1].query["all"] == "true"
+    assert web.asked("GET /v1/job/web/allocations")[-1].query["all"] == "true"
 
 
 def test_a_template_shapes_one_job(web: FakeAgent, lepa: Run) -> None:
@@ -54,6 +56,33 @@ def test_what_waits_for_room_is_explained_once(web: FakeAgent, lepa: Run) -> Non
     out = lepa("job", "status", "web").out
     assert out.count("Placement Failure\n") == 1
     assert out.count('Dimension "memory" exhausted') == 2
+
+
+def test_groups_that_are_rescheduled_later_have_one_header(web: FakeAgent, lepa: Run) -> None:
+    """B135."""
+    follow_ups = [
+        evaluation("pending", ID=f"{number}" * 8 + "-x", WaitUntil=rfc3339(NOW_NS + number * 30 * SECOND))
+        for number in (1, 2, 3)
+    ]
+    past = evaluation(ID="past", WaitUntil=rfc3339(NOW_NS - SECOND))
+    web.on("GET /v1/job/web/evaluations", [past, *follow_ups])
+    failed = [
+        alloc_stub(f"{group}-{number}", TaskGroup=group, ClientStatus="failed", FollowupEvalID=follow_up["ID"])
+        for group, follow_up in zip("abc", follow_ups, strict=True)
+        for number in range(2)
+    ]
+    web.on("GET /v1/job/web/allocations", [*failed, alloc_stub(FollowupEvalID="past"), alloc_stub()])
+    out = lepa("job", "status", "web").out
+    assert out.count("Future Rescheduling Attempts\n") == out.count("Eval Time") == 1
+    assert (
+        "Future Rescheduling Attempts\n"
+        "Task Group  Eval ID   Eval Time\n"
+        "a           11111111  30s from now\n"
+        "b           22222222  1m from now\n"
+        "c           33333333  1m30s from now\n"
+    ) in out
+    web.on("GET /v1/job/web/evaluations", [past])
+    assert "Rescheduling" not in lepa("job", "status", "web").out
 
 
 def test_a_parent_shows_its_children(agent: FakeAgent, lepa: Run, golden: Any) -> None:
