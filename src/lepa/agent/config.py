@@ -598,6 +598,7 @@ def size(text: str, name: str) -> int:
 
 
 SECRETS = ("encrypt", "token", "secret", "password", "key")
+_USER = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 def shown(config: Config) -> dict[str, Any]:
@@ -613,8 +614,10 @@ def _redact(value: Any) -> Any:
             key: dict.fromkeys(item, "<redacted>")
             if key == "headers" and isinstance(item, dict)
             else "<redacted>"
-            if item and isinstance(item, str) and any(word in key.lower() for word in SECRETS)
+            if item and isinstance(item, str) and (key == "auth" or any(word in key.lower() for word in SECRETS))
             else _redact(item)
             for key, item in value.items()
         }
+    if isinstance(value, str):
+        return _USER.sub("<redacted>@", value)  # a name and a password in a URL
     return [_redact(item) for item in value] if isinstance(value, list) else value

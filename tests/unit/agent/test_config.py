@@ -99,6 +99,22 @@ def test_secrets_are_not_shown() -> None:
     assert shown["vault"] == {"token": "<redacted>", "address": "http://v"}
 
 
+def test_no_kind_of_secret_is_shown() -> None:
+    """B237, CVE-2019-12741."""
+    receiver = {"type": "loki", "address": "http://user:hidden-a@l:3100/push", "headers": {"X": "hidden-b"}}
+    given = {
+        "acl": {"enabled": True, "replication_token": "hidden-c"},
+        "server": {"enabled": True, "encrypt": "hidden-d"},
+        "client": {"enabled": True, "ship_logs": {"l": receiver}},
+        "vault": {"token": "hidden-e"},
+        "consul": {"auth": "user:hidden-f", "token": "hidden-g"},
+    }
+    shown = config.shown(config.build(DEV | given).config)
+    assert "hidden" not in str(shown)
+    assert shown["acl"]["replication_token"] == shown["server"]["encrypt"] == "<redacted>"
+    assert shown["client"]["ship_logs"]["l"]["address"] == "http://<redacted>@l:3100/push"
+
+
 def test_headers_for_receivers_are_not_shown() -> None:
     receiver = {"type": "loki", "address": "http://l/push", "headers": {"Authorization": "Bearer x"}}
     shown = config.shown(config.build(DEV | {"client": {"ship_logs": {"l": receiver}}}).config)
