@@ -144,6 +144,7 @@ def canaries(tmp_path: Path) -> Iterator[Canaries]:
 
 
 def test_secrets_are_seen_by_nobody_who_may_not(canaries: Canaries) -> None:
+    """B239: identities too, in allocations and events as everywhere."""
     (place,) = [path for path in canaries.agent.data.rglob("*.db") if "client" in path.parts]
     with contextlib.closing(sqlite3.connect(f"file:{place}?mode=ro", uri=True)) as known:
         ((secret,),) = known.execute("select value from facts where name = 'secret_id'")

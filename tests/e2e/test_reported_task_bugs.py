@@ -56,6 +56,7 @@ def run(agent: Agent, job: dict[str, Any]) -> str:
 
 
 def test_b168_logs_read_again_and_again_are_the_same(agent: Agent) -> None:
+    """B168."""
     task = {"LogConfig": {"MaxFiles": 5, "MaxFileSizeMB": 1}}
     alloc = run(agent, shell_job("b168", f"seq 1 170000; echo end; {WAIT}", task=task))
     eventually(lambda: agent.output(alloc, "main").endswith("end\n"))
@@ -66,11 +67,11 @@ def test_b168_logs_read_again_and_again_are_the_same(agent: Agent) -> None:
 
 
 def test_b170_following_without_a_stream_begins_where_following_stdout_does(agent: Agent) -> None:
-    """Ten lines of each stream, all of them shown, by `lepa alloc logs -f`."""
+    """B170. Ten lines of each stream, all of them shown, by `lepa alloc logs -f`."""
     script = f"for i in 1 2 3 4 5 6 7 8 9 10; do echo out $i; echo err $i >&2; done; {WAIT}"
     alloc = run(agent, shell_job("b170", script))
     eventually(lambda: "out 10" in agent.output(alloc, "main"))
-    for flags, wanted in ((["-stdout"], {"out"}), (["-stderr"], {"err"}), ([], {"out"})):
+    for flags, wanted in ((["-stdout"], {"out"}), (["-stderr"], {"err"}), ([], {"out", "err"})):
         command = [LEPA, "alloc", "logs", "-f", *flags, alloc]
         shown = agent.folder / "shown"
         with shown.open("wb") as file:
@@ -85,6 +86,7 @@ def test_b170_following_without_a_stream_begins_where_following_stdout_does(agen
 
 
 def test_b191_and_b194_a_file_by_its_name_from_an_interpolated_source(agent: Agent, files: str) -> None:
+    """B191, B194."""
     artifacts = [
         {
             "GetterSource": f"{files}/${{meta.v}}/a.sh",
@@ -100,6 +102,7 @@ def test_b191_and_b194_a_file_by_its_name_from_an_interpolated_source(agent: Age
 
 
 def test_b195_a_dead_source_of_one_task_does_not_hold_up_another(agent: Agent) -> None:
+    """B195."""
     dead = {"GetterSource": "http://127.0.0.1:9/nothing", "RelativeDest": "local/"}
     policy = {"Attempts": 10, "Interval": 60 * SECOND, "Delay": SECOND, "Mode": "fail"}
     tasks = [shell_task("waits", WAIT, Artifacts=[dead]), shell_task("runs", f"echo up; {WAIT}")]
@@ -117,21 +120,29 @@ def test_b195_a_dead_source_of_one_task_does_not_hold_up_another(agent: Agent) -
 
 
 @pytest.mark.parametrize("driver", ["raw_exec", "exec"])
-def test_b197_and_b199_destinations_by_variables_for_every_driver(agent: Agent, driver: str) -> None:
+def test_b197_and_b199_destinations_by_variables_for_every_driver(agent: Agent, files: str, driver: str) -> None:
+    """B197, B199: for tasks that see the paths of the host, and for those that see paths of their own."""
     templates = [
         {"EmbeddedTmpl": "A=from-template", "DestPath": "${NOMAD_SECRETS_DIR}/x.env", "Envvars": True},
         {"EmbeddedTmpl": "task", "DestPath": "${NOMAD_TASK_DIR}/a"},
         {"EmbeddedTmpl": "alloc", "DestPath": "${NOMAD_ALLOC_DIR}/b"},
     ]
-    script = f"cat $NOMAD_TASK_DIR/a $NOMAD_ALLOC_DIR/b; echo -$A; {WAIT}"
+    artifacts = [
+        {"GetterSource": f"{files}/main/b.sh", "RelativeDest": "${NOMAD_TASK_DIR}/fetched"},
+        {"GetterSource": f"{files}/1.2/a.sh", "RelativeDest": "${NOMAD_ALLOC_DIR}/fetched"},
+    ]
+    script = "cat $NOMAD_TASK_DIR/a $NOMAD_ALLOC_DIR/b; echo -$A; sh $NOMAD_TASK_DIR/fetched/b.sh; "
+    script += f"sh $NOMAD_ALLOC_DIR/fetched/a.sh; {WAIT}"
     config = {"command": "/bin/sh", "args": ["-c", script]}
-    task = {"Driver": driver, "Config": config, "Templates": templates}
+    task = {"Driver": driver, "Config": config, "Templates": templates, "Artifacts": artifacts}
     alloc = run(agent, shell_job(f"b199-{driver}", task=task))
-    eventually(lambda: agent.output(alloc, "main") == "taskalloc-from-template\n")
+    eventually(lambda: agent.output(alloc, "main") == "taskalloc-from-template\nby meta\nfetched\n")
     agent.purge(f"b199-{driver}")
 
 
 def test_b196_a_changed_template_replaces_the_task_whatever_its_change_mode(agent: Agent) -> None:
+    """B196."""
+
     def job(text: str) -> dict[str, Any]:
         template = {"EmbeddedTmpl": text, "DestPath": "local/a", "ChangeMode": "noop"}
         return shell_job("b196", f"cat local/a; {WAIT}", task={"Templates": [template]})
@@ -146,6 +157,8 @@ def test_b196_a_changed_template_replaces_the_task_whatever_its_change_mode(agen
 
 
 def test_b212_a_sidecar_that_becomes_none_is_replaced(agent: Agent) -> None:
+    """B212."""
+
     def job(sidecar: bool) -> dict[str, Any]:
         before = shell_task(
             "before", "exit 0" if not sidecar else WAIT, Lifecycle={"Hook": "prestart", "Sidecar": sidecar}
@@ -171,7 +184,7 @@ def test_b222_and_b223_meta_and_names_in_the_environment(agent: Agent) -> None:
 
 
 def test_b258_secrets_are_served_under_no_spelling(agent: Agent) -> None:
-    """S4: case, dots, encoded slashes, and links out of the allocation."""
+    """B258, S4: case, dots, encoded slashes, and links out of the allocation."""
     script = (
         f"echo mine > $NOMAD_SECRETS_DIR/key; ln -s /etc/passwd local/link; ln -s ../secrets local/dir; echo up; {WAIT}"
     )
@@ -182,6 +195,10 @@ def test_b258_secrets_are_served_under_no_spelling(agent: Agent) -> None:
         "main/SECRETS/key",
         "main/./secrets/key",
         "alloc/../main/secrets/key",
+        "alloc/../main/SECRETS/key",
+        "alloc/../MAIN/Secrets/key",
+        "alloc%2F..%2Fmain%2Fsecrets%2Fkey",
+        "alloc%252F..%252Fmain%252Fsecrets%252Fkey",
         "main%2Fsecrets%2Fkey",
         "main/secrets%2fkey",
         "/main//secrets/key",
@@ -202,12 +219,12 @@ def test_b258_secrets_are_served_under_no_spelling(agent: Agent) -> None:
                 query={"path": spelling, "offset": 0, "limit": 100, "follow": "false"},
             )
             assert answer.status >= 400 or (b"mine" not in answer.body and b"root:" not in answer.body), spelling
-            assert not (route == "cat" and answer.status == 200), spelling
+            assert route != "cat" or answer.status in (400, 403, 404), (spelling, answer.status)
     agent.purge("b258")
 
 
 def test_b184_every_task_of_many_jobs_has_its_signal_soon(agent: Agent) -> None:
-    """Ten jobs of four tasks on one node, stopped together: every task is signalled within five seconds."""
+    """B184, on one node: ten jobs of four tasks, stopped together: every task is signalled within five seconds."""
     told = agent.folder / "told"
     told.mkdir()
     script = f"trap 'date +%s.%N > {told}/$NOMAD_ALLOC_ID; exit 0' INT TERM; echo up; while :; do sleep 0.1; done"

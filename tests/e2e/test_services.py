@@ -38,6 +38,7 @@ def healthy(alloc: Any) -> bool:
 
 
 def test_b213_a_service_is_registered_once_however_often_its_task_restarts(agent: Agent) -> None:
+    """B213."""
     restarts = {"Attempts": 100, "Interval": 3600 * SECOND, "Delay": 1, "Mode": "fail"}
     job = shell_job("restarts", task={"Services": [service("restarted")]}, group={"RestartPolicy": restarts})
     agent.run(job)
@@ -52,6 +53,7 @@ def test_b213_a_service_is_registered_once_however_often_its_task_restarts(agent
 
 
 def test_b216_a_service_may_have_no_port(agent: Agent) -> None:
+    """B216."""
     agent.run(shell_job("portless", group={"Services": [service("portless")]}))
     (instance,) = eventually(lambda: agent.get("/v1/service/portless"))
     assert instance["Port"] == 0
@@ -59,6 +61,8 @@ def test_b216_a_service_may_have_no_port(agent: Agent) -> None:
 
 
 def test_b217_tags_are_interpolated_again_when_a_job_changes(agent: Agent) -> None:
+    """B217."""
+
     def job(version: str) -> dict[str, Any]:
         tagged = service("tagged", Tags=["v-${NOMAD_META_v}"])
         return shell_job("tagged", task={"Services": [tagged], "Meta": {"v": version}})
@@ -71,6 +75,7 @@ def test_b217_tags_are_interpolated_again_when_a_job_changes(agent: Agent) -> No
 
 
 def test_b219_an_allocation_is_not_healthy_before_its_check_has_passed(agent: Agent, tmp_path: Path) -> None:
+    """B219."""
     job = web_job("late", "late")
     task = job["TaskGroups"][0]["Tasks"][0]
     gate, python = tmp_path / "open", task["Config"]["command"]

@@ -39,6 +39,8 @@ def certificates(folder: Path) -> None:
         write(folder, role, issue(ca, name, 30, now, dns=[name, "localhost"], addresses=[HOST], server=role != "cli"))
     name = "server.global.nomad"
     write(folder, "stranger", issue(other, name, 30, now, dns=[name], addresses=[HOST], server=True))
+    far = "server.far.nomad"
+    write(folder, "elsewhere", issue(ca, far, 30, now, dns=[far], addresses=[HOST], server=True))
     write(folder, "newer", issue(ca, name, 30, now, dns=[name, "newer"], addresses=[HOST], server=True))
 
 
@@ -178,6 +180,8 @@ def test_flags_say_the_same_as_variables(pair: tuple[SecureAgent, SecureAgent]) 
         ("client", True, 403),
         ("cli", False, 403),
         ("cli", True, 403),
+        ("elsewhere", True, 403),
+        ("elsewhere", False, 403),
         ("stranger", True, 0),
         ("", False, 0),
     ],
@@ -185,6 +189,7 @@ def test_flags_say_the_same_as_variables(pair: tuple[SecureAgent, SecureAgent]) 
 def test_the_internal_port_takes_everybody_for_what_the_certificate_says(
     pair: tuple[SecureAgent, SecureAgent], name: str, as_server: bool, status: int
 ) -> None:
+    """B250: a node does not pass for a server, nor a server of a region that nobody knows for one of this."""
     server, _ = pair
     context = caller(server.pems, name, server_name="server.global.nomad")
     connection = HTTPSConnection(HOST, server.ports["rpc"], timeout=10, context=context)

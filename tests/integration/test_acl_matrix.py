@@ -4,6 +4,7 @@ Row S3 of the reliability goals. Covers lepa.server.acl.table, lepa.server.acl.g
 """
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -16,6 +17,7 @@ from tests.integration.server_cluster import FakeNode
 from lepa.api import app, jobs, keyring
 from lepa.api.doors import DOORS as ROUTE_DOORS
 from lepa.api.doors import door_of
+from lepa.api.jobs import JOB_FILE_MAX
 from lepa.kit.durations import MINUTE, SECOND, rfc3339
 from lepa.model.errors import LepaError
 from lepa.model.job import JobDependency, VolumeRequest
@@ -245,6 +247,22 @@ async def test_no_route_is_open_to_strangers(world: AclWorld, shown: str) -> Non
         if answer.status < 300 and not empty and name not in fine:
             opened.append(f"{name}: {answer.status} {answer.text[:80]}")
     assert opened == []
+
+
+async def test_a_job_file_is_not_worked_out_for_strangers_and_a_huge_one_for_nobody(world: AclWorld) -> None:
+    """B236, CVE-2022-24685."""
+    nested, huge = ('job "x" {\n' + 'a "b" {\n' * depth + "}\n" * (depth + 1) for depth in (100_000, 500_000))
+    assert len(nested) < JOB_FILE_MAX < 5_000_000 <= len(huge)
+    for shown in ("", UNKNOWN):
+        for text in ('job "x" {}', nested, huge):
+            answer = await world.ask("PUT", "/v1/jobs/parse", shown, {"JobHCL": text})
+            assert (answer.status, answer.text) == (403, "Permission denied" if not shown else "ACL token not found")
+    started = time.process_time()
+    for text, told in ((nested, "Nested too deeply"), (huge, f"at most {JOB_FILE_MAX} are parsed here")):
+        async with asyncio.timeout(20):
+            answer = await world.ask("PUT", "/v1/jobs/parse", world.root, {"JobHCL": text})
+        assert (answer.status, told in answer.text) == (400, True), answer.text[:200]
+    assert time.process_time() - started < 10
 
 
 async def test_streams_are_closed_to_strangers(world: AclWorld) -> None:

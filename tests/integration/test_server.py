@@ -3,6 +3,8 @@
 import asyncio
 import signal
 import sys
+import time
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from tests.integration.server_cluster import Cluster, FakeNode, cluster, complet
 
 from lepa.kit.durations import SECOND
 from lepa.kit.sources import SystemClock
+from lepa.model.constraint import Constraint
 from lepa.model.errors import LepaError
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job, JobDependency
@@ -202,6 +205,41 @@ async def test_a_canary_promotes_itself_where_the_job_says_so() -> None:
         await c.until(lambda: running_versions(c) == [1, 1], "the new version")
 
 
+async def test_a_canary_that_fails_leaves_what_runs_alone() -> None:
+    """B286."""
+    async with cluster() as c, FakeNode(c.caller, make_node("node-1")) as node:
+        canary = {"canary": 1, "auto_promote": True, "progress_deadline": 0}
+        await c.register(rolling(2, **canary))
+        await c.until(lambda: deployment_status(c) == "successful", "the first version")
+        before = [(alloc.id, node.seen[alloc.id]) for alloc in c.allocations("web")]
+        node.report = lambda alloc: "failed" if alloc.job_version == 1 else "running"
+        await c.register(rolling(2, image="bad", **canary))
+        await c.until(lambda: deployment_status(c) == "failed", "the end of the deployment")
+        await c.until(lambda: not open_evaluations(c), "no open evaluations")
+        latest = c.server.replica.snapshot.latest_deployment("default", "web")
+        assert latest is not None
+        assert latest.status_description == "Failed due to unhealthy allocations"
+        assert running_versions(c) == [0, 0]
+        assert [(one, node.seen[one]) for one, _ in before] == before
+        assert [version.version for version in versions(c)] == [1, 0]
+
+
+async def test_every_node_learns_of_many_stops_soon() -> None:
+    """B184: twenty nodes with ten jobs each, all stopped: nobody waits five seconds for the order."""
+    async with cluster() as c, AsyncExitStack() as nodes:
+        for number in range(20):
+            await nodes.enter_async_context(FakeNode(c.caller, make_node(f"node-{number}")))
+        names = [f"job-{number}" for number in range(200)]
+        for number, name in enumerate(names):
+            here = Constraint(ltarget="${node.unique.id}", operand="=", rtarget=f"node-{number % 20}")
+            await c.register(make_job(name, constraints=(here,)))
+        await c.until(lambda: all(c.statuses(name) == [("run", "running")] for name in names), "all running")
+        await asyncio.gather(*(c.stop(name) for name in names))
+        asked = time.monotonic()
+        await c.until(lambda: all(c.statuses(name) == [("stop", "complete")] for name in names), "all stopped")
+        assert time.monotonic() - asked < 5.0
+
+
 async def test_allocations_leave_a_draining_node_one_by_one() -> None:
     async with cluster() as c, FakeNode(c.caller, make_node("node-1")):
         await c.register(make_job(count=3))
@@ -320,6 +358,7 @@ async def test_planning_shows_what_would_change_and_writes_nothing() -> None:
 
 
 async def test_garbage_collection_forgets_a_stopped_job() -> None:
+    """B226."""
     async with cluster() as c, FakeNode(c.caller, make_node("node-1")):
         await c.register(rolling(1))
         await c.until(lambda: deployment_status(c) == "successful", "running")

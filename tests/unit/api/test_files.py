@@ -2,11 +2,13 @@
 
 import asyncio
 import base64
+import json
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
 import pytest
 
+from lepa.api import streams
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
 from lepa.rpc import requests as r
@@ -251,6 +253,29 @@ async def test_events_are_lines_after_an_empty_object(parts, http) -> None:
     assert lines[2] == "{}"
     assert parts.caller.last().topics == {"Job": ("web",), "Node": ("*",)}
     assert (await http.get("/v1/event/stream?topic=a:b:c")).status == 400
+
+
+async def test_events_that_the_server_ends_are_whole_lines(parts, http, monkeypatch) -> None:
+    """B158: what keeps the stream alive are empty objects, and it ends between two lines, whatever ended it."""
+
+    async def batches(method: Any, request: Any) -> AsyncIterator[r.EventBatch]:
+        yield r.EventBatch(index=3, events=(r.Event(topic="Job", key="web"),))
+        await beaten.wait()
+        raise LepaError("no_leader", "No cluster leader")
+
+    beaten = asyncio.Event()
+    monkeypatch.setattr(parts.caller, "stream", batches)
+    monkeypatch.setattr(streams, "EVENT_HEARTBEAT_S", 0.01)
+    answer = await http.get("/v1/event/stream")
+    text = b""
+    while text.count(b"{}\n") < 3:
+        text += await answer.content.readany()
+    beaten.set()
+    text += await answer.content.read()
+    assert text.endswith(b"\n")
+    first, second, *others = map(json.loads, text.splitlines())
+    assert (first, second["Index"]) == ({}, 3)
+    assert all(other == {} for other in others)
 
 
 async def test_the_log_is_followed_plain_or_in_frames(http) -> None:

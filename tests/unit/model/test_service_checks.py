@@ -48,6 +48,16 @@ def test_a_broken_service_is_refused(task: dict[str, Any], message: str) -> None
     )
 
 
+def test_a_service_without_a_port_is_accepted_and_its_checks_bring_one() -> None:
+    """B216."""
+    assert errors_of(Services=[{"Name": "x"}]) == ()
+    check = {"Type": "tcp", "Interval": 10**10, "Timeout": 10**9}
+    (error,) = errors_of(Services=[{"Name": "x", "Checks": [check]}])
+    assert 'check requires a port but neither check nor service "x" have a port' in error
+    networks = {"Networks": [{"DynamicPorts": [{"Label": "probe"}]}]}
+    assert errors_of(group=networks, Services=[{"Name": "x", "Checks": [check | {"PortLabel": "probe"}]}]) == ()
+
+
 def test_names_that_are_known_only_on_the_node_are_accepted() -> None:
     """B108: names made of run-time variables may be equal as texts."""
     services = [{"Name": "${NOMAD_JOB_NAME}-${NOMAD_TASK_NAME}", "PortLabel": "${meta.port}"}]

@@ -79,6 +79,7 @@ def test_failed_constraint_is_told_as_text() -> None:
 
 
 def test_b220_checks_of_the_own_catalog_are_not_placed_where_they_cannot_run() -> None:
+    """B220."""
     service = Service(name="web", provider="nomad", checks=(ServiceCheck(type="tcp"),))
     job = implied_constraints(make_job(groups=(make_group(services=(service,)),)))
     checks = group_checks(job, job.task_groups[0])

@@ -47,6 +47,8 @@ class FakeTask:
         self.asked.append(f"signal {name}")
 
     async def run_command(self, command: Sequence[str]) -> tuple[int, bytes]:
+        if self.error is not None:
+            raise self.error
         self.asked.append(f"run {' '.join(command)}")
         return self.code, b""
 
@@ -227,6 +229,28 @@ async def test_a_task_that_was_taken_up_learns_of_what_changed_meanwhile(bench: 
     await bench.pass_time(9.0)
     assert bench.read() == "1,"
     assert bench.task.asked == ["restart"]
+    await again.close()
+
+
+@pytest.mark.parametrize("error", [None, LepaError("invalid", "Task not running")])
+async def test_a_script_waits_for_a_task_that_is_taken_up_slowly(bench: Bench, error: LepaError | None) -> None:
+    """B201: the agent restarts, the text changes, and the task is not there yet."""
+    wanted = template(change_mode="script", change_script=ChangeScript(command="x"), splay=0)
+    await bench.start(wanted)
+    await bench.hook.close()
+    bench.offer(1)
+    again = TemplateHook(bench.directory, bench, bench.clock, SeededRandom(1))
+    setup = bench.setup(wanted)
+    await again.recovered(setup)
+    await bench.pass_time(30.0)
+    assert bench.task.asked == []
+    bench.task.error = error
+    await again.poststart(setup, None)
+    await bench.pass_time(9.0)
+    assert bench.read() == "1,"
+    outcome = "exit code 0" if error is None else "Task not running"
+    assert bench.task.asked[-1] == f"note Template ran script x: {outcome}"
+    assert bench.task.asked[:-1] == (["run x"] if error is None else [])
     await again.close()
 
 

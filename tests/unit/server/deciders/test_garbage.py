@@ -2,7 +2,7 @@
 
 import pytest
 from msgspec.structs import replace
-from tests.builders import make_alloc, make_deployment, make_eval, make_job, make_node
+from tests.builders import make_alloc, make_deployment, make_eval, make_group, make_job, make_node
 from tests.world import World
 
 from lepa.kit.durations import HOUR, SECOND
@@ -98,6 +98,34 @@ def test_finished_batch_work_goes_with_its_job_and_not_before() -> None:
     world.put_alloc(make_alloc(job=job, client_status="complete", eval_id="id-1"))
     garbage = found(world)
     assert (garbage.jobs, garbage.allocations) == ((("default", "web"),), ("alloc-1",))
+
+
+def test_finished_batch_work_goes_when_it_is_old_enough() -> None:
+    """B227."""
+    world = World()
+    job = world.job(make_job(type="batch", groups=(make_group(count=3),)))
+    ended = {"client_status": "complete", "eval_id": "id-1", "modify_time": world.now_ns}
+    for name in "abc":
+        world.put_alloc(make_alloc(name, job=job, **ended))
+    end_all(world)
+    short = GarbageSettings(job_s=1.0)
+    assert find_garbage(world.snapshot, short, world.now_ns).empty
+    garbage = find_garbage(world.snapshot, short, world.now_ns + 2 * SECOND)
+    assert (garbage.jobs, sorted(garbage.allocations)) == ((("default", "web"),), ["a", "b", "c"])
+
+
+def test_failures_of_versions_before_go_and_the_newest_stays() -> None:
+    """B228."""
+    world = World()
+    fates = ({"next_allocation": "second"}, {"desired_status": "stop"}, {})
+    for name, fate in zip(("first", "second", "third"), fates, strict=True):
+        job = world.job(make_job(meta={"made for": name}))
+        newest = world.snapshot.job_evaluations("default", "web")[-1]
+        world.put_alloc(make_alloc(name, job=job, eval_id=newest.id, client_status="failed", **fate))
+    end_all(world)
+    garbage = found(world)
+    assert (garbage.jobs, sorted(garbage.allocations)) == ((), ["first", "second"])
+    assert len(garbage.evaluations) == 2
 
 
 def test_ended_allocations_of_a_living_service_go_with_their_evaluation() -> None:
