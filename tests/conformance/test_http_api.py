@@ -541,6 +541,8 @@ def test_tokens_have_nomads_form(agent: Agent, world: Place) -> None:
 
 
 def test_filter_selects_by_fields_of_the_whole_object(agent: Agent, world: Place) -> None:
+    """B089: newer clients ask for what is not nil; an unknown operator is the caller's mistake."""
+
     def ids(path: str, expression: str) -> list[str]:
         return [item["ID"] for item in agent.get(f"/v1/{path}", filter=expression)]
 
@@ -550,6 +552,9 @@ def test_filter_selects_by_fields_of_the_whole_object(agent: Agent, world: Place
     assert ids("evaluations", 'Status == "blocked"') == [world["blocked"]]
     assert set(ids("allocations", 'JobID == "web" and ClientStatus == "running"')) == {world["alloc"]}
     assert ids("nodes", 'Status == "down"') == []
+    assert {each.split("/")[0] for each in ids("jobs", "ParameterizedJob is not nil")} == {"letters"}
+    operator = agent.request("GET", "/v1/jobs", query={"prefix": "x", "filter": "ParameterizedJob is truly nil"})
+    assert operator.status == 400
     bad = agent.request("GET", "/v1/jobs?filter=(")
     assert bad.status == 400
     assert bad.text.startswith("failed to create result paginator: ")

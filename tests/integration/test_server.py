@@ -30,6 +30,7 @@ from lepa.store.memory import MemoryStore
 from lepa.store.protocol import Txn
 from lepa.store.sqlite import SqliteStore
 
+ENDED = {"complete", "canceled"}
 QUICK = HeartbeatSettings(min_ttl_s=0.3, grace_s=0.2)
 
 
@@ -125,12 +126,17 @@ async def test_work_without_room_waits_and_is_placed_when_a_node_joins() -> None
 
 
 async def test_a_later_version_that_fits_cancels_the_blocked_evaluation() -> None:
+    """B012: and no other waits instead, which `job status` would take for a failure to place."""
     async with cluster() as c, FakeNode(c.caller, make_node("node-1", memory_mb=300)):
         answer = await c.register(make_job(count=5))
         await c.until(lambda: evaluation(c, answer.eval_id).blocked_eval, "a blocked evaluation")
         blocked = evaluation(c, answer.eval_id).blocked_eval
         await c.register(make_job(count=2))
         await c.until(lambda: evaluation(c, blocked).status == "canceled", "a canceled evaluation")
+        await c.until(
+            lambda: {e.status for e in c.server.replica.snapshot.evaluations()} == ENDED, "nothing that waits"
+        )
+        assert [alloc.desired_status for alloc in c.allocations("web")].count("run") == 2
 
 
 async def test_a_deployment_succeeds_when_everything_is_healthy() -> None:
@@ -287,6 +293,7 @@ async def test_a_periodic_job_launches_children() -> None:
 
 
 async def test_dispatching_makes_children_once_a_token() -> None:
+    """B086, B087: twenty at once are one child, and that one cannot be edited."""
     template = make_job("resize", type="batch", parameterized_job=ParameterizedJobConfig(meta_required=("size",)))
     async with cluster() as c, FakeNode(c.caller, make_node("node-1"), completes):
         await c.register(template)
@@ -296,9 +303,35 @@ async def test_dispatching_makes_children_once_a_token() -> None:
         answers = await asyncio.gather(*(c.caller.call(m.JOB_DISPATCH, call) for _ in range(20)))
         (child_id,) = {answer.value.dispatched_job_id for answer in answers}
         assert child_id.startswith("resize/dispatch-")
+        assert [job.id for job in c.server.replica.snapshot.children("default", "resize")] == [child_id]
         await c.until(lambda: c.job_status(child_id) == "dead", "a child that is done")
-        with pytest.raises(LepaError, match="Dispatched"):
-            await c.register(replace(child(c, child_id), meta={"size": "10"}, payload=b""))
+        before = child(c, child_id)
+        with pytest.raises(LepaError, match="job can't be submitted with 'Dispatched' set"):
+            await c.register(replace(before, meta={"size": "10"}, payload=b""))
+        with pytest.raises(LepaError, match="field 'Dispatched' is read-only"):
+            await c.register(replace(before, meta={"size": "10"}, payload=b"", dispatched=False))
+        assert child(c, child_id) == before
+
+
+async def test_a_submitter_makes_nobody_a_parent() -> None:
+    """B010: the job is one like others, and the job that it names knows nothing of it."""
+    async with cluster() as c, FakeNode(c.caller, make_node("node-1")):
+        await c.register(make_job("other"))
+        await c.until(lambda: c.statuses("other") == [("run", "running")], "running")
+        before = c.server.replica.snapshot.job_summary("default", "other")
+        await c.register(make_job("web", parent_id="other"))
+        await c.until(lambda: c.statuses("web") == [("run", "running")], "running, too")
+        assert child(c, "web").parent_id == ""
+        assert c.server.replica.snapshot.job_summary("default", "other") == before
+        assert c.server.replica.snapshot.children("default", "other") == ()
+
+
+async def test_more_at_once_than_there_are_is_accepted_with_a_warning() -> None:
+    """B031."""
+    async with cluster() as c, FakeNode(c.caller, make_node("node-1")):
+        answer = await c.register(rolling(1, max_parallel=2))
+        assert "Update max parallel count is greater than task group count (2 > 1)" in answer.warnings
+        await c.until(lambda: deployment_status(c) == "successful", "a successful deployment")
 
 
 def child(c: Cluster, child_id: str) -> Job:
@@ -373,6 +406,10 @@ async def test_garbage_collection_forgets_a_stopped_job() -> None:
 
 def open_evaluations(c: Cluster) -> list[Evaluation]:
     return [e for e in c.server.replica.snapshot.evaluations() if e.status == "pending"]
+
+
+def statuses_of_evaluations(c: Cluster) -> set[str]:
+    return {e.status for e in c.server.replica.snapshot.evaluations()}
 
 
 async def test_a_blocking_query_wakes_on_its_change_and_not_on_others() -> None:

@@ -357,10 +357,11 @@ def split_tag(rest: str) -> tuple[str, str]:
 
 @answers(m.JOB_DISPATCH, r.JobDispatchRequest, ("idempotency_token",))
 async def dispatch(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
-    """Make a child of a parameterized job."""
+    """Make a child of a parameterized job. The token may be in the body, too, as python-nomad sends it."""
     body = await json_object(request, required=False)
     _same_job(body, job_id)
-    call = wire.from_builtins(body, r.JobDispatchRequest)
+    token = body.pop("idempotency_token", None)
+    call = wire.from_builtins({"IdempotencyToken": token, **body} if token else body, r.JobDispatchRequest)
     return await _dispatch(edge, request, job_id, call)
 
 
@@ -373,9 +374,8 @@ async def dispatch_payload(edge: Edge, request: web.Request, job_id: str) -> web
 async def _dispatch(edge: Edge, request: web.Request, job_id: str, call: r.JobDispatchRequest) -> web.StreamResponse:
     if len(call.payload) > PAYLOAD_MAX:
         raise invalid(f"Payload exceeds maximum size; {len(call.payload)} > {PAYLOAD_MAX}")
-    call = msgspec.structs.replace(
-        call, id=job_id, idempotency_token=request.query.get("idempotency_token", ""), **common(request)
-    )
+    token = request.query.get("idempotency_token", call.idempotency_token)
+    call = msgspec.structs.replace(call, id=job_id, idempotency_token=token, **common(request))
     return json_response(request, (await edge.caller.call(m.JOB_DISPATCH, call)).value)
 
 

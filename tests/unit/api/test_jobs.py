@@ -150,6 +150,19 @@ async def test_stopping_carries_its_options(http, parts) -> None:
     assert (await http.delete("/v1/job/a?eval_priority=101")).status == 400
 
 
+async def test_dispatching_takes_a_prefix_for_the_childs_id_beside_a_token(http, parts) -> None:
+    """B090: the token in the query or in the body, where python-nomad puts it."""
+    parts.caller.answers["Job.Dispatch"] = r.JobDispatchResponse()
+    for query, body in (
+        ("?idempotency_token=t", {}),
+        ("", {"idempotency_token": "t"}),
+        ("", {"IdempotencyToken": "t"}),
+    ):
+        await http.post(f"/v1/job/p/dispatch{query}", json={"IdPrefixTemplate": "run1", **body})
+        asked = parts.caller.last()
+        assert (asked.id_prefix_template, asked.idempotency_token) == ("run1", "t")
+
+
 async def test_dispatching_decodes_the_payload_and_bounds_it(http, parts) -> None:
     parts.caller.answers["Job.Dispatch"] = r.JobDispatchResponse()
     await http.post("/v1/job/p/dispatch?idempotency_token=t", json={"Payload": "aGk=", "Meta": {"a": "b"}})

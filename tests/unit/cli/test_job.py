@@ -85,6 +85,13 @@ def test_groups_that_are_rescheduled_later_have_one_header(web: FakeAgent, lepa:
     assert "Rescheduling" not in lepa("job", "status", "web").out
 
 
+def test_what_waits_no_more_is_not_explained(web: FakeAgent, lepa: Run) -> None:
+    """B012: a later evaluation placed everything and the blocked one was canceled."""
+    failed = evaluation(FailedTGAllocs={"page": unplaced()})
+    web.on("GET /v1/job/web/evaluations", [failed, evaluation("canceled", ID="5"), evaluation(ID="6")])
+    assert "Placement Failure" not in lepa("job", "status", "web").out
+
+
 def test_a_parent_shows_its_children(agent: FakeAgent, lepa: Run, golden: Any) -> None:
     parent = job_stub("nightly", Periodic=True)
     child = job_stub("nightly/periodic-1", Status="dead")

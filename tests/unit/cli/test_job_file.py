@@ -16,6 +16,7 @@ TIDY = 'job "web" {\n  type = "batch"\n}\n'
 
 
 def test_variables_come_from_flags_files_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B093: the later wins."""
     path, values = tmp_path / "web.nomad.hcl", tmp_path / "values.hcl"
     path.write_text(TEXT)
     values.write_text("n = 3\n")

@@ -25,6 +25,7 @@ def health(**changes: object) -> AllocHealth:
 
 
 def test_it_is_healthy_after_the_time_without_a_break() -> None:
+    """B028: the group's poststop task is pending all the time, as it should be."""
     one = health()
     assert one.observe(GOOD, True, 1.0) is None
     assert one.wake_at() == 11.0

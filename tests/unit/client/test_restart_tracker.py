@@ -39,8 +39,12 @@ def test_a_new_interval_begins_to_count_anew() -> None:
         assert one.exited(BAD, now, 0.0).action == "restart"
 
 
-def test_mode_delay_waits_for_the_next_interval_and_never_starts_more_often_than_attempts_and_one() -> None:
-    one = tracker(RestartPolicy(attempts=2, interval=60 * SECOND, delay=0, mode="delay"))
+@pytest.mark.parametrize("delay_s", [0, 5])
+def test_mode_delay_waits_for_the_next_interval_and_never_starts_more_often_than_attempts_and_one(
+    delay_s: int,
+) -> None:
+    """B019: the first interval and all later ones have room for as many starts."""
+    one = tracker(RestartPolicy(attempts=2, interval=60 * SECOND, delay=delay_s * SECOND, mode="delay"))
     now, starts = 0.0, [0.0]
     for _ in range(20):
         now += 1.0
@@ -52,6 +56,7 @@ def test_mode_delay_waits_for_the_next_interval_and_never_starts_more_often_than
 
 @pytest.mark.parametrize("result", [GOOD, BAD])
 def test_no_attempts_fail_a_task_that_should_run_for_ever(result: ExitResult) -> None:
+    """B020: attempts = 0 is one single start; `test_a_mode_alone_leaves_the_attempts_as_they_are` has the rest."""
     verdict = tracker(RestartPolicy(attempts=0)).exited(result, 1.0, 0.0)
     assert (verdict.action, verdict.reason, verdict.failed) == ("kill", "Policy allows no restarts", True)
 

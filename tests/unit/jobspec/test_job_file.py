@@ -85,6 +85,7 @@ def test_files_are_read_by_the_callers_function_or_not_at_all() -> None:
 
 
 def test_variables_may_be_used_everywhere() -> None:
+    """B097."""
     text = """
     variable "n" { default = 2 }
     variable "s" { default = "x" }

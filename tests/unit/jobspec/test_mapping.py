@@ -52,6 +52,13 @@ def test_durations_are_nanoseconds(text: str, ns: int) -> None:
 def test_maps_may_be_blocks_or_arguments() -> None:
     assert task("env {\n A = 1\n B = true\n}")["Env"] == {"A": "1", "B": "true"}
     assert task('env = {"a.b" = "c", d.e = 2}')["Env"] == {"a.b": "c", "d.e": "2"}
+
+
+@pytest.mark.parametrize("name", ["env", "meta"])
+def test_texts_by_name_are_a_block_or_a_map_and_the_map_takes_any_name(name: str) -> None:
+    """B096."""
+    assert task(f'{name} {{\n a = "c"\n}}')[name.capitalize()] == {"a": "c"}
+    assert task(f'{name} = {{"a.b" = "c", "d-e/f g" = "h"}}')[name.capitalize()] == {"a.b": "c", "d-e/f g": "h"}
     assert task("meta {\n a = null\n}")["Meta"] == {}
 
 
@@ -146,6 +153,7 @@ def test_blocks_are_objects_lists_or_objects_by_label() -> None:
     ],
 )
 def test_what_does_not_fit_is_named_with_its_place(body: str, message: str) -> None:
+    """B099: `service = 5`, and others of its kind."""
     found = problems(body)
     assert len(found) == 1, found
     assert message in found[0]

@@ -69,6 +69,17 @@ def test_a_tasks_restart_block_lies_over_its_groups() -> None:
     assert (policy.attempts, policy.delay, policy.mode) == (0, SECOND, "fail")
 
 
+@pytest.mark.parametrize(("job_type", "expected"), [("service", (2, 30 * MINUTE)), ("batch", (3, 24 * HOUR))])
+def test_a_mode_alone_leaves_the_attempts_as_they_are(job_type: str, expected: tuple[int, int]) -> None:
+    """B020: only attempts = 0 gives one single start; mode = "fail" without attempts has the type's default ones."""
+    group = {"RestartPolicy": {"Mode": "fail"}, "ReschedulePolicy": {"Attempts": 0, "Unlimited": False}}
+    job = made_job({"Type": job_type}, group)
+    for policy in (job.task_groups[0].restart_policy, job.task_groups[0].tasks[0].restart_policy):
+        assert policy is not None
+        assert (policy.attempts, policy.interval, policy.mode) == (*expected, "fail")
+    assert validate(job).errors == ()
+
+
 def test_count_starts_at_the_minimum_of_the_scaling_block() -> None:
     group = made_group(group={"Scaling": {"Min": 3, "Max": 9}})
     assert group.count == 3

@@ -44,6 +44,7 @@ def test_periodic_and_parameterized_jobs_are_batch_jobs(job: dict[str, Any], mes
     ],
 )
 def test_a_broken_policy_is_refused(group: dict[str, Any], message: str) -> None:
+    """B022: attempts in an interval of 0 would be attempts for ever."""
     assert any(message in error for error in errors_of(group=group))
 
 

@@ -5,6 +5,7 @@ from tests.builders import make_eval, make_group, make_job, make_node, make_task
 from tests.fake_view import FakeView
 
 from lepa.kit.durations import HOUR, rfc3339
+from lepa.model.allocation import DesiredTransition
 from lepa.model.job import Job
 from lepa.model.operator import PreemptionConfig, SchedulerConfiguration
 from lepa.model.policies import ReschedulePolicy
@@ -95,6 +96,7 @@ def test_a_job_with_all_at_once_says_so_in_its_plan() -> None:
 
 
 def test_a_completed_batch_job_is_not_run_again() -> None:
+    """B088: not when nothing has changed; another meta is new work."""
     job = make_job(type="batch", count=2)
     view = FakeView(make_node(), job=job)
     settle(view, job)
@@ -103,3 +105,19 @@ def test_a_completed_batch_job_is_not_run_again() -> None:
     assert view.evaluate(make_eval(job=job)).plan.empty
     again = view.put_job(make_job(type="batch", count=2, meta={"run": "2"}))
     assert len(view.evaluate(make_eval(job=again)).plan.updates) == 2
+    settle(view, again)
+    assert sorted((a.job_version, a.client_status) for a in view.wanted()) == [(1, "running")] * 2
+
+
+def test_a_failed_batch_job_runs_again_when_it_is_forced_to() -> None:
+    """B088: `-force-reschedule` starts an allocation that its policy would not."""
+    policy = ReschedulePolicy(attempts=0, unlimited=False)
+    job = make_job(type="batch", groups=(make_group(reschedule_policy=policy),))
+    view = FakeView(make_node(), job=job)
+    settle(view, job)
+    (failed,) = view.wanted()
+    fail(view, failed.id)
+    assert view.evaluate(make_eval(job=job)).plan.empty
+    view.put_alloc(view.alloc(failed.id), desired_transition=DesiredTransition(force_reschedule=True))
+    settle(view, job)
+    assert [a.client_status for a in view.wanted() if a.id != failed.id] == ["running"]

@@ -1,10 +1,12 @@
 """What roll-outs need."""
 
+import pytest
 from msgspec.structs import replace
 from tests.builders import make_alloc, make_deployment, make_group, make_job
 from tests.world import World, healthy
 
-from lepa.kit.durations import MINUTE, rfc3339
+from lepa.kit.durations import HOUR, MINUTE, rfc3339
+from lepa.model.allocation import RescheduleEvent, RescheduleTracker
 from lepa.model.deployment import DeploymentState
 from lepa.model.job import Job
 from lepa.model.policies import ReschedulePolicy
@@ -59,12 +61,23 @@ def test_an_unhealthy_allocation_ends_it_where_there_is_no_deadline() -> None:
     assert (order.act, order.reason, order.revert) == ("fail", "Failed due to unhealthy allocations", True)
 
 
-def test_it_fails_as_soon_as_no_tries_are_left() -> None:
+@pytest.mark.parametrize("attempts", [0, 1])
+def test_it_fails_as_soon_as_no_tries_are_left(attempts: int) -> None:
+    """B027: long before its progress deadline, and not while there is a try left."""
     world = World()
-    policy = ReschedulePolicy(attempts=0, unlimited=False)
+    policy = ReschedulePolicy(attempts=attempts, interval=HOUR, delay=0, delay_function="constant", unlimited=False)
     job = rolling(world, make_job(groups=(make_group(reschedule_policy=policy),)))
-    world.put_alloc(make_alloc(job=job, deployment_id=D, client_status="failed"))
-    assert acts(world) == ["fail"]
+    tried: tuple[RescheduleEvent, ...] = ()
+    for number in range(attempts):
+        before = make_alloc(f"alloc-{number}", job=job, deployment_id=D, client_status="failed")
+        world.put_alloc(replace(before, reschedule_tracker=RescheduleTracker(events=tried)))
+        assert acts(world) == ["replace"]
+        world.put_alloc(replace(before, next_allocation=f"alloc-{number + 1}", desired_status="stop"))
+        tried += (RescheduleEvent(reschedule_time=world.now_ns, prev_alloc_id=before.id),)
+    last = make_alloc(f"alloc-{attempts}", job=job, deployment_id=D, client_status="failed")
+    world.put_alloc(replace(last, reschedule_tracker=RescheduleTracker(events=tried)))
+    (order,) = decide(world.snapshot, world.now_ns).orders
+    assert (order.act, order.reason) == ("fail", "Failed due to unhealthy allocations")
 
 
 def test_a_failure_with_tries_left_gets_permission_to_move() -> None:

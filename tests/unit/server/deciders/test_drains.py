@@ -61,6 +61,7 @@ def test_what_does_not_work_anyway_leaves_at_once() -> None:
 
 
 def test_two_jobs_of_one_name_in_two_namespaces_both_leave() -> None:
+    """B032."""
     world = draining()
     world.put_alloc(make_alloc("a", job=world.job(make_job("web", count=1))))
     world.put_alloc(make_alloc("b", job=world.job(make_job("web", namespace="blue"))))
@@ -84,6 +85,7 @@ def test_a_forced_drain_does_not_wait() -> None:
 
 
 def test_system_jobs_leave_last_and_are_not_placed_elsewhere() -> None:
+    """B038: last is after the service has ended, not after it was told to."""
     world = draining()
     job = world.job(make_job("probe", type="system"))
     world.put_alloc(make_alloc("s", job=job))
@@ -95,6 +97,7 @@ def test_system_jobs_leave_last_and_are_not_placed_elsewhere() -> None:
 
 
 def test_a_drain_that_ignores_system_jobs_is_complete_without_them() -> None:
+    """B038."""
     world = draining(ignore_system_jobs=True)
     job = world.job(make_job("probe", type="system"))
     world.put_alloc(make_alloc("s", job=job))

@@ -134,12 +134,15 @@ def test_migrating_looks_at_each_job_once() -> None:
 
 
 def test_only_failures_without_a_successor_are_forced_to_move() -> None:
+    """B088: what `-force-reschedule` starts again; what ended well stays ended."""
     world = World()
     job = running(world, client_status="failed")
     world.put_alloc(make_alloc("alloc-2", job=job, client_status="failed", next_allocation="alloc-3"))
+    world.put_alloc(make_alloc("alloc-3", job=job, client_status="complete"))
     world.do(commands.force_reschedule, "default", "web")
     assert world.alloc("alloc-1").desired_transition.force_reschedule is True
     assert world.alloc("alloc-2").desired_transition.force_reschedule is None
+    assert world.alloc("alloc-3").desired_transition.force_reschedule is None
 
 
 def test_unhealthy_allocations_get_permission_to_be_replaced() -> None:

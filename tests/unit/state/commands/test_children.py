@@ -1,5 +1,7 @@
 """Children of periodic and parameterized jobs."""
 
+import re
+
 import pytest
 from msgspec.structs import replace
 from tests.builders import make_job
@@ -36,11 +38,16 @@ def test_a_dispatched_child_is_a_job_of_its_own() -> None:
 
 
 def test_a_token_gives_the_same_child_again() -> None:
+    """B090: with a prefix for its id, too."""
     world = World()
     world.job(template())
-    first = world.do(commands.dispatch_job, "default", "resize", idempotency_token="t").job
-    second = world.do(commands.dispatch_job, "default", "resize", idempotency_token="t")
+    first = world.do(commands.dispatch_job, "default", "resize", idempotency_token="t", template="run1").job
+    at_s = world.now_ns // SECOND
+    world.now_ns += 60 * SECOND
+    second = world.do(commands.dispatch_job, "default", "resize", idempotency_token="t", template="run1")
     assert first is not None
+    assert re.fullmatch(rf"resize/dispatch-run1-{at_s}-[0-9a-f]{{8}}", first.id)
+    assert len(world.snapshot.children("default", "resize")) == 1
     assert second.job is not None
     assert second.job.id == first.id
     assert second.evaluation is None
@@ -77,6 +84,7 @@ def test_only_a_running_template_is_dispatched() -> None:
 
 
 def test_a_child_of_a_template_that_is_periodic_too_waits_for_its_time() -> None:
+    """B078."""
     world = World()
     world.job(replace(template(), periodic=PeriodicConfig(spec="@daily")))
     written = world.do(commands.dispatch_job, "default", "resize")
