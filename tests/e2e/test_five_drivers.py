@@ -34,7 +34,18 @@ job "five" {
       config {
         image   = "IMAGE"
         command = "/bin/sh"
-        args    = ["-c", "n=0; while :; do n=$((n+1)); echo line $n; sleep 0.2; done"]
+        args = [
+          "-ec",
+          "cat $NOMAD_TASK_DIR/a $NOMAD_ALLOC_DIR/b; n=0; while :; do n=$((n+1)); echo line $n; sleep 0.2; done"
+        ]
+      }
+      template {
+        data        = "here "
+        destination = "${NOMAD_TASK_DIR}/a"
+      }
+      template {
+        data        = "line 0\\n"
+        destination = "${NOMAD_ALLOC_DIR}/b"
       }
       resources {
         cpu    = 20
@@ -56,7 +67,7 @@ job "five" {
       driver = "java"
       artifact {
         source      = "http://ADDRESS/hello.jar"
-        destination = "local/hello.jar"
+        destination = "${NOMAD_TASK_DIR}/hello.jar"
         mode        = "file"
       }
       config {
@@ -73,7 +84,7 @@ job "five" {
       driver = "qemu"
       artifact {
         source      = "http://ADDRESS/disk.img"
-        destination = "local/disk.img"
+        destination = "${NOMAD_TASK_DIR}/disk.img"
         mode        = "file"
       }
       config {
@@ -99,7 +110,7 @@ job "five" {
   }
 }
 """
-SAYS = {"docker": "line 2", "exec": "line 2", "java": "heap", "qemu": machines.READY, "raw_exec": "line 2"}
+SAYS = {"docker": "here line 0\nline 1", "exec": "line 2", "java": "heap", "qemu": machines.READY, "raw_exec": "line 2"}
 
 
 @pytest.fixture
@@ -132,6 +143,7 @@ def said(agent: Agent, alloc_id: str) -> bool:
 
 
 def test_tasks_of_five_drivers_go_on_when_the_agent_is_killed(tmp_path: Path, docker: str, files: str) -> None:
+    """Destinations of artifacts and templates are said by variables (B199)."""
     components.allow_crun()
     for path in (tmp_path, *tmp_path.parents[:3]):
         path.chmod(path.stat().st_mode | 0o055)
@@ -156,7 +168,8 @@ def test_tasks_of_five_drivers_go_on_when_the_agent_is_killed(tmp_path: Path, do
         )
         for task in ("docker", "exec", "raw_exec"):
             eventually(lambda task=task: agent.output(stub["ID"], task).count("\n") > lines + 5, 30)  # type: ignore[misc]
-            numbers = [int(line.split()[1]) for line in agent.output(stub["ID"], task).splitlines()]
+            printed = [line for line in agent.output(stub["ID"], task).splitlines() if line.startswith("line")]
+            numbers = [int(line.split()[1]) for line in printed]
             assert numbers == list(range(1, len(numbers) + 1)), f"{task} lost or doubled a line"
 
         agent.purge("five")
