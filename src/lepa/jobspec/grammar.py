@@ -41,6 +41,7 @@ from lepa.jobspec.tokens import (
     UNCLOSED_HEREDOC,
     UNCLOSED_QUOTED,
     Token,
+    runaway_sequence,
 )
 
 OPERATORS_MAX = 1000
@@ -131,6 +132,13 @@ def refuse(token: Token, summary: str, detail: str) -> NoReturn:
         )
         raise Refusal(token.start, token.end, "Unclosed string", detail)
     if token.kind == UNCLOSED_HEREDOC:
+        runaway, opening = runaway_sequence(token)
+        if runaway >= 0:
+            detail = (
+                f"There is no closing brace for this {opening} before the end of the heredoc. Write "
+                f"{opening[0]}{opening} for a literal {opening}."
+            )
+            raise Refusal(token.start + runaway, token.start + runaway + 2, "Unclosed template sequence", detail)
         first_line = token.text.split("\n", 1)[0].strip()
         detail = f"No line holds just the closing marker of {first_line}."
         raise Refusal(token.start, token.start + len(first_line), "Unterminated heredoc", detail)

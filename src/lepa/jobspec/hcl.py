@@ -14,6 +14,8 @@ from lepa.jobspec.tokens import (
     IDENTIFIER,
     NEWLINE,
     QUOTED,
+    UNCLOSED_COMMENT,
+    UNCLOSED_HEREDOC,
     Token,
     tokenise,
 )
@@ -61,6 +63,8 @@ class _BodyParser(ExpressionParser):
     def __init__(self, report: Reporter, tokens: list[Token]) -> None:
         super().__init__(report.source.text, tokens, 0, lines=True)
         self.report = report
+        self.cut_short = len(tokens) > 1 and tokens[-2].kind in (UNCLOSED_HEREDOC, UNCLOSED_COMMENT)
+        """The last token has taken in the rest of the file, closing braces and all."""
 
     def file(self) -> Body:
         body = self._body()
@@ -171,7 +175,7 @@ class _BodyParser(ExpressionParser):
         if self.peek().kind not in (NEWLINE, "}", END):
             return self._single_line_body()
         body = self._body()
-        if not self.skip("}"):
+        if not self.skip("}") and not self.cut_short:
             detail = (
                 f'There is no closing brace for this block "{name.text}" before the end of the file. This may be '
                 "caused by incorrect brace nesting elsewhere in this file."

@@ -140,7 +140,7 @@ def _heredoc_end(text: str, position: int, end: int, marker: str, depth: int) ->
     A marker inside an interpolation does not close; an interpolation that never closes does not hide the marker. As in
     HashiCorp's parser, the closing marker stands alone on a line that has an end.
     """
-    closing_line = re.compile(rf"^[ \t]*{re.escape(marker)}(?=[ \t]*\r?\n)", re.MULTILINE)
+    closing_line = _closing_line(marker)
     closing = closing_line.search(text, position, end)
     while closing:
         stop = _HEREDOC_STOP.search(text, position, closing.start())
@@ -154,6 +154,26 @@ def _heredoc_end(text: str, position: int, end: int, marker: str, depth: int) ->
             if position > closing.start():
                 closing = closing_line.search(text, position, end)
     return -1
+
+
+def runaway_sequence(token: Token) -> tuple[int, str]:
+    """Where in the text of an UNCLOSED_HEREDOC a sequence begins that runs over the closing marker, and its `${` or
+    `%{`; -1 when there is no marker to run over."""
+    text = token.text
+    opening, _, _ = text.partition("\n")
+    closing = _closing_line(opening.strip().lstrip("<-")).search(text, len(opening) + 1)
+    position = len(opening) + 1
+    while closing and (stop := _HEREDOC_STOP.search(text, position, closing.start())):
+        position = stop.end()
+        if stop[0] in ("${", "%{"):
+            position = _sequence_end(text, position, len(text), 0)
+            if not 0 <= position <= closing.start():
+                return stop.start(), stop[0]
+    return -1, ""
+
+
+def _closing_line(marker: str) -> re.Pattern[str]:
+    return re.compile(rf"^[ \t]*{re.escape(marker)}(?=[ \t]*\r?\n)", re.MULTILINE)
 
 
 def _sequence_end(text: str, position: int, end: int, depth: int) -> int:

@@ -84,6 +84,32 @@ def test_files_are_read_by_the_callers_function_or_not_at_all() -> None:
     assert "filesystem function disabled" in parse(text).message
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            'printf "%{foo"',
+            "f:6,9-11: Unclosed template sequence; There is no closing brace for this %{ before",
+        ),
+        (
+            'printf "${foo"',
+            "f:6,9-11: Unclosed template sequence; There is no closing brace for this ${ before",
+        ),
+        ("curl -w %{http_code}", 'f:6,11-20: Invalid template control keyword; "http_code" is not a valid template'),
+        ("echo ${X:-5}", "f:6,9-10: Extra characters after expression; "),
+    ],
+)
+def test_a_sequence_that_was_meant_literally_is_named_with_its_line(line: str, message: str) -> None:
+    """B091: in a heredoc, where it may hide the closing marker and everything after it."""
+    text = 'job "j" {{\n group "g" {{\n task "t" {{\n template {{\n data = <<EOH\n{}\nEOH\n}}\n}}\n}}\n}}\n'
+    found = parse(text.format(line), filename="f")
+    assert [each.render()[: len(message)] for each in found.diagnostics] == [message]
+    doubled = parse(text.format(line.replace("%{", "%%{").replace("${", "$${")))
+    assert doubled.job is not None
+    template = doubled.job["TaskGroups"][0]["Tasks"][0]["Templates"][0]
+    assert template == {"EmbeddedTmpl": f"{line}\n"}
+
+
 def test_variables_may_be_used_everywhere() -> None:
     """B097."""
     text = """
