@@ -102,6 +102,30 @@ def test_the_example_runs_is_found_and_is_stopped(agent: Agent, folder: Path) ->
     assert "dead (stopped)" in succeeds(agent, folder, "job", "status")
 
 
+def test_what_is_kept_of_a_job_file_gives_the_same_job_again(agent: Agent, folder: Path) -> None:
+    """B094, B095: lists, maps and texts of several lines that were given with -var; by the API and as a file."""
+    declared = 'variable "dcs" { type = list(string) }\nvariable "labels" { type = map(string) }\nvariable "note" {}\n'
+    settings = '"sleeper" {\n  datacenters = var.dcs\n  meta = merge(var.labels, {note = var.note})\n'
+    path = write(folder, declared + SLEEPER.replace('"sleeper" {\n', settings, 1))
+    note = 'one\n"two" ${three}\n\tfour'
+    flags = ('-var=dcs=["dc1","dc2"]', '-var=labels={a = "1", "b.c" = "2"}', f"-var=note={note}")
+    succeeds(agent, folder, "run", "-detach", *flags, path)
+    job = agent.get("/v1/job/sleeper")
+    assert (job["Datacenters"], job["Meta"]) == (["dc1", "dc2"], {"a": "1", "b.c": "2", "note": note})
+
+    kept = agent.get("/v1/job/sleeper/submission", version="0")
+    fields = ("Source", "Variables", "VariableFlags")
+    again = agent.put("/v1/jobs/parse", dict(zip(("JobHCL", *fields[1:]), map(kept.get, fields), strict=True)))
+    agent.put("/v1/jobs", {"Job": again})
+    assert agent.get("/v1/job/sleeper")["JobModifyIndex"] == job["JobModifyIndex"]
+
+    source, _, values = succeeds(agent, folder, "inspect", "-hcl", "-with-vars", "sleeper").partition("# Variables\n")
+    write(folder, source, "again.hcl")
+    write(folder, values, "values.hcl")
+    succeeds(agent, folder, "run", "-detach", "-var-file=values.hcl", "again.hcl")
+    assert agent.get("/v1/job/sleeper")["JobModifyIndex"] == job["JobModifyIndex"]
+
+
 def test_a_plan_says_what_running_would_change(agent: Agent, folder: Path) -> None:
     succeeds(agent, folder, "init", "-short")
     path = folder / "example.nomad.hcl"

@@ -47,10 +47,12 @@ JobHandle = Callable[[Edge, web.Request, str], Awaitable[web.StreamResponse]]
 
 
 class ParseRequest(wire.Wire, frozen=True):
-    """A job file, values of its variables, and whether defaults are to be filled in."""
+    """A job file, values of its variables (the text of a variable file, and flags), and whether defaults are to be
+    filled in."""
 
     job_hcl: str = msgspec.field(default="", name="JobHCL")
     variables: str = ""
+    variable_flags: dict[str, str] = {}
     canonicalize: bool = False
 
 
@@ -162,12 +164,15 @@ async def validate(edge: Edge, request: web.Request) -> web.StreamResponse:
 
 @answers(None, ParseRequest)
 async def parse(edge: Edge, request: web.Request) -> web.StreamResponse:
-    """A job file of at most 1 MiB as JSON. Functions that read files are not available here."""
+    """A job file of at most 1 MiB as JSON. Functions that read files are not available here.
+
+    VariableFlags is lepa's own: with it what `/v1/job/ID/submission` answers can be parsed again.
+    """
     body = await json_object(request)
     text = _bounded_text(body, "JobHCL")
     if not text.strip():
         raise invalid("Job spec is empty")
-    job = await asyncio.to_thread(_parsed, text, _bounded_text(body, "Variables"))
+    job = await asyncio.to_thread(_parsed, text, _bounded_text(body, "Variables"), _flags(body))
     if typed_member(body, "Canonicalize", bool, False):
         return json_response(request, await asyncio.to_thread(job_rules.canonicalise, job))
     return json_response(request, _with_nulls(job))
@@ -181,8 +186,21 @@ def _bounded_text(body: Mapping[str, Any], name: str) -> str:
     return text
 
 
-def _parsed(text: str, variables: str) -> dict[str, Any]:
-    parsed = jobspec.parse(text, filename="input.hcl", var_files=[("variables", variables)] if variables else ())
+def _flags(body: Mapping[str, Any]) -> dict[str, str]:
+    if member(body, "VariableFlags") is None:
+        return {}
+    flags: dict[str, Any] = typed_member(body, "VariableFlags", dict, {})
+    for name, value in flags.items():
+        if not isinstance(value, str):
+            raise invalid(f"VariableFlags maps names to texts, as -var has them; {name} is {type(value).__name__}")
+    if sum(len(value.encode()) for value in flags.values()) > JOB_FILE_MAX:
+        raise invalid(f"VariableFlags has more than {JOB_FILE_MAX} bytes. Parse a larger file locally.")
+    return flags
+
+
+def _parsed(text: str, variables: str, flags: dict[str, str]) -> dict[str, Any]:
+    files = [("variables", variables)] if variables else ()
+    parsed = jobspec.parse(text, filename="input.hcl", var_files=files, variables=flags)
     if parsed.job is None:
         raise invalid("Failed to parse job: " + "\n".join(d.render() for d in parsed.diagnostics))
     return parsed.job

@@ -290,10 +290,17 @@ def _source(session: Session, stub: Json, version: int | None, with_vars: bool) 
     if answer is None:
         raise invalid(f'the file of version {version} of job "{stub["ID"]}" was not kept with it')
     submission = answer.value
-    if not with_vars:
-        return str(submission["Source"])
-    flags = "".join(f"{name} = {value}\n" for name, value in sorted((submission["VariableFlags"] or {}).items()))
-    return f"{submission['Source']}\n# Variables\n{submission.get('Variables') or ''}{flags}".rstrip()
+    source = str(submission["Source"])
+    return f"{source}\n# Variables\n{_variables(source, submission)}".rstrip() if with_vars else source
+
+
+def _variables(source: str, submission: Json) -> str:
+    """A variable file that gives what was given, flags included; where it cannot be read, what was given as it is."""
+    from lepa.jobspec import variable_text
+
+    flags, text = submission.get("VariableFlags") or {}, submission.get("Variables") or ""
+    written = variable_text(source, variables=flags, var_files=[("variables", text)] if text else ())
+    return text + "".join(f"{name} = {flags[name]}\n" for name in sorted(flags)) if written is None else written
 
 
 @command()

@@ -54,8 +54,18 @@ def read_job(
     if parsed.job is None:
         _refuse(path, parsed.diagnostics)
     form = "json" if text.lstrip().startswith("{") else "hcl2"
-    submission = {"Source": text, "Format": form, "VariableFlags": given, "Variables": "\n".join(t for _, t in files)}
+    submission = {"Source": text, "Format": form, "VariableFlags": given, "Variables": _kept_variables(text, files)}
     return JobFile(parsed.job, submission, tuple(each.render() for each in parsed.warnings))
+
+
+def _kept_variables(text: str, files: Sequence[tuple[str, str]]) -> str:
+    """What variable files and the environment say, as one text; a single file as it is."""
+    from lepa.jobspec import variable_text
+
+    from_environment = any(name.startswith(("NOMAD_VAR_", "LEPA_VAR_")) for name in os.environ)
+    if len(files) <= 1 and not from_environment and not any(each.lstrip().startswith("{") for _, each in files):
+        return "".join(each for _, each in files)
+    return variable_text(text, var_files=files, env=os.environ) or ""
 
 
 def _text(path: str) -> str:

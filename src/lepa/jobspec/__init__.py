@@ -2,10 +2,12 @@
 
 text --hcl, grammar--> body --mapping, expressions--> dict --lepa.model.job_rules--> Job
 text --formatter--> text
+text, values of its variables --variable_text--> text of a variable file
 """
 
 from lepa.jobspec.diagnostics import Diagnostic
 from lepa.jobspec.formatter import Formatted, format_text
 from lepa.jobspec.job_file import Parsed, parse
+from lepa.jobspec.variable_text import variable_text
 
-__all__ = ["Diagnostic", "Formatted", "Parsed", "format_text", "parse"]
+__all__ = ["Diagnostic", "Formatted", "Parsed", "format_text", "parse", "variable_text"]

@@ -186,10 +186,7 @@ def variable_values(
 ) -> dict[str, Any]:
     """The value of each declared variable; UNKNOWN, after a report, for one without a usable value."""
     found = {name: each.default for name, each in declared.items() if each.has_default}
-    found.update(_from_environment(declared, given.environment, report, scope))
-    for file, text in given.files:
-        found.update(_from_file(declared, Source(file, text), given.strict, report, scope))
-    found.update(_from_flags(declared, given, report, scope))
+    found.update(given_values(declared, given, report, scope))
     for name, declaration in declared.items():
         if name not in found:
             found[name] = UNKNOWN
@@ -197,6 +194,14 @@ def variable_values(
             report.error(declaration.start, declaration.end, f'Unset variable "{name}"', detail)
     _validate(declared, found, report, scope)
     return found
+
+
+def given_values(declared: Mapping[str, Declaration], given: Given, report: Reporter, scope: Scope) -> dict[str, Any]:
+    """The value of each declared variable that was given one; UNKNOWN, after a report, for what is none."""
+    found = _from_environment(declared, given.environment, report, scope)
+    for file, text in given.files:
+        found.update(_from_file(declared, Source(file, text), given.strict, report, scope))
+    return found | _from_flags(declared, given, report, scope)
 
 
 def _from_environment(

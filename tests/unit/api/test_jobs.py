@@ -78,6 +78,18 @@ async def test_a_broken_job_file_is_told_with_its_place(http) -> None:
     assert (await http.post("/v1/jobs/parse", json={"JobHCL": ""})).status == 400
 
 
+async def test_a_submission_can_be_parsed_again(http) -> None:
+    """B094: with its flags as they were given."""
+    text = 'variable "n" { type = list(string) }\nvariable "m" {}\njob "x" {\n datacenters = concat(var.n, [var.m])\n}'
+    body = {"JobHCL": text, "Variables": 'm = "c"\nn = []', "VariableFlags": {"n": '["a","b"]'}}
+    job = await (await http.post("/v1/jobs/parse", json=body)).json()
+    assert job["Datacenters"] == ["a", "b", "c"]
+    assert (await http.post("/v1/jobs/parse", json={"JobHCL": 'job "x" {}', "VariableFlags": None})).status == 200
+    for wrong in ([], {"n": ["a"]}, {"n": "x" * (JOB_FILE_MAX + 1)}):
+        answer = await http.post("/v1/jobs/parse", json=body | {"VariableFlags": wrong})
+        assert (answer.status, "VariableFlags" in await answer.text()) == (400, True)
+
+
 @pytest.mark.parametrize("name", ["JobHCL", "Variables"])
 async def test_the_text_of_a_job_file_is_bounded(http, name: str) -> None:
     answer = await http.post("/v1/jobs/parse", json={"JobHCL": 'job "x" {}'} | {name: "é" * (JOB_FILE_MAX // 2 + 1)})

@@ -124,9 +124,19 @@ def test_inspect_prints_the_job_or_its_file(web: FakeAgent, lepa: Run) -> None:
     submission = {"Source": "job {}\n", "VariableFlags": {"n": "1"}, "Variables": "m = 2\n"}
     web.on("GET /v1/job/web/submission", submission)
     assert lepa("job", "inspect", "-hcl", "web").out == "job {}\n\n"
-    assert lepa("job", "inspect", "-hcl", "-with-vars", "web").out.endswith("# Variables\nm = 2\nn = 1\n")
     web.on("GET /v1/job/web/submission", Reply(404, "job source not found"))
     assert "was not kept with it" in lepa("job", "inspect", "-hcl", "web").error
+
+
+def test_inspect_prints_values_as_a_variable_file_has_them(web: FakeAgent, lepa: Run) -> None:
+    """B094, B095."""
+    source = 'variable "s" { type = string }\nvariable "l" { type = list(string) }\nvariable "n" {}\njob "web" {}\n'
+    flags = {"s": "a\nb", "l": '["a", "b"]'}
+    web.on("GET /v1/job/web/submission", {"Source": source, "VariableFlags": flags, "Variables": "n = 1\ns = 5\n"})
+    out = lepa("job", "inspect", "-hcl", "-with-vars", "web").out
+    assert out.endswith('# Variables\nl = ["a", "b"]\nn = 1\ns = "a\\nb"\n')
+    web.on("GET /v1/job/web/submission", {"Source": "not {", "VariableFlags": {"n": "1"}, "Variables": "m = 2\n"})
+    assert lepa("job", "inspect", "-hcl", "-with-vars", "web").out.endswith("# Variables\nm = 2\nn = 1\n")
 
 
 def test_history_tells_versions_and_differences(web: FakeAgent, lepa: Run, golden: Any) -> None:

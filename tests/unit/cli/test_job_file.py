@@ -8,6 +8,7 @@ import pytest
 from tests.unit.cli.conftest import Run
 
 from lepa.cli.job_file import read_job
+from lepa.jobspec import parse
 from lepa.model.errors import LepaError
 
 TEXT = 'job "web" {\n  group "page" {\n    count = var.n\n  }\n}\nvariable "n" { default = 1 }\n'
@@ -41,6 +42,22 @@ def test_the_text_and_its_variables_are_kept_with_the_job(tmp_path: Path) -> Non
         "VariableFlags": {"n": "4"},
         "Variables": "n = 3\n",
     }
+
+
+def test_what_several_files_and_the_environment_say_is_kept_as_one_text(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B094: what is kept gives the same job, wherever it is read again."""
+    path, first, second = tmp_path / "web.nomad.hcl", tmp_path / "first.hcl", tmp_path / "second.json"
+    path.write_text(TEXT + 'variable "where" { type = list(string) }\nvariable "note" {}\n')
+    first.write_text('n = 3\nnote = "first"\n')
+    second.write_text('{"n": 4}')
+    monkeypatch.setenv("NOMAD_VAR_where", '["a", "b"]')
+    monkeypatch.setenv("NOMAD_VAR_note", "environment")
+    kept = read_job(str(path), [], [str(first), str(second)])
+    assert kept.submission["Variables"] == 'n = 4\nnote = "first"\nwhere = ["a", "b"]\n'
+    monkeypatch.undo()
+    assert parse(path.read_text(), var_files=[("kept", kept.submission["Variables"])]).job == kept.job
 
 
 def test_json_is_a_job_file_too(tmp_path: Path) -> None:
