@@ -74,6 +74,36 @@ async def test_events_stream_over_the_port() -> None:
         await stream.aclose()  # type: ignore[attr-defined]
 
 
+async def test_a_reader_that_leaves_a_stream_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    left, ended = asyncio.Event(), asyncio.Event()
+
+    async def events(request: r.EventStreamRequest) -> AsyncIterator[r.EventBatch]:
+        try:
+            yield r.EventBatch(index=1)
+            await left.wait()
+            for index in range(2, 1_000):
+                yield r.EventBatch(index=index)
+                await asyncio.sleep(0)
+        finally:
+            ended.set()
+
+    runner = web.AppRunner(channel_app(LocalCaller({}, {m.EVENT_STREAM.name: events})), shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        async with dialled(f"127.0.0.1:{runner.addresses[0][1]}") as remote:
+            stream = remote.stream(m.EVENT_STREAM, r.EventStreamRequest())
+            assert (await anext(stream)).index == 1
+            await stream.aclose()  # type: ignore[attr-defined]
+        left.set()
+        async with asyncio.timeout(10):
+            await ended.wait()
+        await asyncio.sleep(0.05)
+    finally:
+        await runner.cleanup()
+    assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
+
+
 async def test_a_server_that_cannot_be_reached_is_passed_over() -> None:
     async with cluster() as c, served(c.caller) as address, dialled("127.0.0.1:1", address) as remote:
         await remote.call(m.JOB_REGISTER, r.JobRegisterRequest(job=make_job()))

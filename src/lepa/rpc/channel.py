@@ -171,10 +171,13 @@ def _door(admit: Admission) -> Middleware:
 async def _answer_stream(request: web.Request, answers: AsyncIterator[Any]) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": MSGPACK_SEQUENCE})
     await response.prepare(request)
-    async for answer in answers:
-        raw = to_msgpack(answer)
-        await response.write(struct.pack(">I", len(raw)) + raw)
-    await response.write_eof()
+    try:
+        async for answer in answers:
+            raw = to_msgpack(answer)
+            await response.write(struct.pack(">I", len(raw)) + raw)
+        await response.write_eof()
+    except ConnectionError:
+        log.debug("reader of a stream left path=%s", request.path)
     return response
 
 
