@@ -1,5 +1,7 @@
 """The part of an ingress that carries traffic, and servers behind it, for tests with real sockets."""
 
+import itertools
+import os
 import socket
 import threading
 import time
@@ -25,11 +27,19 @@ def eventually(found: Callable[[], object], within_s: float = WAIT_S) -> None:
         time.sleep(0.005)
 
 
+PORTS_FROM, PORTS_TO = 5_000, 9_900
+"""Below the ports that the kernel gives away, so that nobody takes one between looking and listening."""
+_next_port = itertools.count(os.getpid() * 37)
+
+
 def free_port() -> int:
     """A port of loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    for number in itertools.islice(_next_port, PORTS_TO - PORTS_FROM):
+        port = PORTS_FROM + number % (PORTS_TO - PORTS_FROM)
+        with suppress(OSError), socket.socket() as probe:
+            probe.bind((HOST, port))
+            return port
+    raise AssertionError("no port is free")
 
 
 class Server:

@@ -23,7 +23,7 @@ from tests.integration.web_jobs import web_job
 FOLLOW_S = 15.0
 """How long a balancer may take to follow a change; all of them poll."""
 
-LEAVES_S = 4.0
+LEAVES_S = 6.0
 """How long an instance still answers after it left the catalog: longer than any balancer here takes to notice."""
 
 SERVED_ROUNDS = 40

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import subprocess
+import tempfile
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -23,9 +24,11 @@ pytestmark = pytest.mark.oci
 
 
 @pytest.fixture(scope="module")
-def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with components.podman_service(tmp_path_factory.mktemp("podman")) as found:
-        yield found
+def service() -> Iterator[str]:
+    # Podman takes no directory whose name is longer than 50 characters.
+    with tempfile.TemporaryDirectory(prefix="lepa-", ignore_cleanup_errors=True) as home:
+        with components.podman_service(Path(home)) as found:
+            yield found
 
 
 class Host:

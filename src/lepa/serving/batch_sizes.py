@@ -205,7 +205,7 @@ class ThroughputSize:
 
 
 def _bounded(size: float) -> int:
-    return max(1, min(BATCH_SIZE_MAX, int(size)))
+    return max(1, int(min(BATCH_SIZE_MAX, size)))
 
 
 ADAPTIVE: dict[str, Callable[[], BatchSize]] = {

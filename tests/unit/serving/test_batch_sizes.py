@@ -39,6 +39,12 @@ def test_every_policy_finds_about_the_size_that_fits(policy: str) -> None:
     assert 120 <= sum(asked[-100:]) / 100 <= 190
 
 
+def test_a_batch_that_took_next_to_no_time_gives_the_largest_size() -> None:
+    size = ADAPTIVE["throughput"]()
+    size.observe(1, 5e-324, 2.0)
+    assert size.size == BATCH_SIZE_MAX
+
+
 @pytest.mark.parametrize("policy", ["aimd", "ridge", "throughput"])
 def test_a_policy_that_goes_on_learning_follows_a_model_that_gets_slower(policy: str) -> None:
     size = ADAPTIVE[policy]()
