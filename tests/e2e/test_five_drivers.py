@@ -162,6 +162,9 @@ def test_tasks_of_five_drivers_go_on_when_the_agent_is_killed(tmp_path: Path, do
 
         (again,) = agent.running("five")
         assert again["ID"] == stub["ID"]
+        agent.alloc_until(
+            stub["ID"], lambda alloc: {state["State"] for state in alloc["TaskStates"].values()} == {"running"}
+        )
         states = agent.get(f"/v1/allocation/{stub['ID']}")["TaskStates"]
         assert {name: (state["State"], state["Restarts"]) for name, state in states.items()} == dict.fromkeys(
             SAYS, ("running", 0)
