@@ -19,14 +19,6 @@ TASKS = 20
 
 
 @pytest.fixture
-def is_there(pid: int) -> bool:
-    """Whether a process lives: one that has ended stays listed until whoever is process 1 takes note."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
-
-
 def folder(tmp_path: Path) -> Path:
     return tmp_path / "agent"
 
@@ -39,6 +31,14 @@ def pid_of(agent: Agent, alloc_id: str) -> int:
     """The process that a counting task said it is."""
     text = eventually(lambda: re.match(r"pid (\d+)\n", agent.output(alloc_id, "main")))
     return int(text[1])
+
+
+def is_there(pid: int) -> bool:
+    """Whether a process lives: one that has ended stays listed until whoever is process 1 takes note."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 def numbers(text: str) -> list[int]:
