@@ -33,7 +33,7 @@ def _quiet() -> Iterator[None]:
 
 
 def no_fence(patch: pytest.MonkeyPatch) -> Callable[[World], None]:
-    """Commits carry no fence, and nobody asks the store whether he still leads."""
+    """The store takes commits whatever their fence says."""
 
     def prepare(world: World) -> None:
         for server in world.servers.values():
