@@ -10,7 +10,7 @@ Expected on two cores: `ingress.http_vs_haproxy` 0.9 or more; `ingress.tcp_bulk_
 `ingress.routes_50000_mb`, the resident memory of a whole process that holds a table of 50,000 routes, 250 at most;
 `ingress.swap_50000_ms`, the time the loop stops for a new table, 5 at most. Measured beside other work, at a load of 3
 and of 2 that rose to 6: HTTP 0.82 and 0.89; bulk 1.57 and 1.11 at 0.35 and 0.38; connections 0.71 and 0.67; 209 and
-205 MB; 3 and 8 ms. Alone on a quicker machine (`script/bench --only ingress`): HTTP 0.76 and bulk 1.12, which both miss,
+205 MB; 3 and 8 ms. Alone on a quicker machine (`script/bench --only ingress`): HTTP 0.76, bulk 1.12, both missed,
 at 0.47; connections 0.72; 206 MB; 5.1 ms, which misses too. More runnable programs than cores make these ratios swing.
 """
 
