@@ -63,7 +63,7 @@ def docker_daemon(shared: Path) -> Iterator[str]:
         if state["users"] == 0:
             found = _find_or_start(shared)
             try:
-                _import_busybox(str(found["socket"]))
+                import_busybox(str(found["socket"]))
             except BaseException:
                 _stop_own(found, shared)
                 raise
@@ -99,9 +99,14 @@ def _find_or_start(shared: Path) -> dict[str, object]:
     default = "/var/run/docker.sock"
     if _answers(default):
         return {"pid": 0, "socket": default}
-    home = shared / "docker"
-    home.mkdir()
     socket_path = f"/tmp/lepa-test-docker-{os.getpid()}.sock"
+    daemon = start_docker(shared / "docker", socket_path)
+    return {"pid": daemon.pid, "socket": socket_path}
+
+
+def start_docker(home: Path, socket_path: str, *inside: str) -> "subprocess.Popen[bytes]":
+    """A daemon that keeps everything below `home`, once it answers. inside: what its command begins with."""
+    home.mkdir()
     options = {
         "--data-root": home / "data",
         "--exec-root": home / "exec",
@@ -110,7 +115,7 @@ def _find_or_start(shared: Path) -> dict[str, object]:
     }
     with open(home / "log", "wb") as log:
         words = [str(word) for pair in options.items() for word in pair]
-        daemon = subprocess.Popen(["dockerd", *words], stdout=log, stderr=log, start_new_session=True)
+        daemon = subprocess.Popen([*inside, "dockerd", *words], stdout=log, stderr=log, start_new_session=True)
     deadline = time.monotonic() + READY_WITHIN_S
     try:
         while not _answers(socket_path):
@@ -121,7 +126,7 @@ def _find_or_start(shared: Path) -> dict[str, object]:
     except BaseException:
         _stop(daemon.pid, home)
         raise
-    return {"pid": daemon.pid, "socket": socket_path}
+    return daemon
 
 
 def _stop_own(state: dict[str, object], shared: Path) -> None:
@@ -166,7 +171,7 @@ def _ask(path: str, method: str, url: str, body: bytes = b"", kind: str = "appli
         connection.close()
 
 
-def _import_busybox(socket_path: str) -> None:
+def import_busybox(socket_path: str) -> None:
     """An image of one program, made here: no registry is needed."""
     repository, _, tag = BUSYBOX_IMAGE.partition(":")
     changes = [("changes", "ENV PATH=/bin"), ("changes", 'CMD ["/bin/sh"]')]
@@ -256,7 +261,7 @@ def podman_service(home: Path) -> Iterator[str]:
             assert process.poll() is None, f"podman ended at once:\n{said}"
             assert time.monotonic() < deadline, f"podman was not ready within {READY_WITHIN_S} s:\n{said}"
             time.sleep(0.05)
-        _import_busybox(socket_path)
+        import_busybox(socket_path)
         yield socket_path
     finally:
         subprocess.run([*command, "rm", "--all", "--force", "-t", "0"], env=env, check=False, capture_output=True)

@@ -5,6 +5,7 @@ lepa.cli.overlay.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 
 import pytest
 from tests.cluster.bed import SERVER, Bed, ClusterAgent, node_of, wait_until
-from tests.components import allow_crun, require
+from tests.components import BUSYBOX_IMAGE, DOCKER_PACKAGES, allow_crun, import_busybox, require, start_docker
 from tests.e2e.agents import eventually
 from tests.e2e.jobs import SECOND, shell_job
+
+pytestmark = [pytest.mark.docker, pytest.mark.oci]
 
 PAGE = (
     "mkdir -p $NOMAD_TASK_DIR/w; hostname > $NOMAD_TASK_DIR/w/index.html; "
@@ -30,15 +33,28 @@ def bed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bed]:
     allow_crun()
     require("nsenter", "util-linux")
     require("wireguard-go", "wireguard-go wireguard-tools")
+    require("dockerd", DOCKER_PACKAGES)
     with Bed(tmp_path_factory.mktemp("networks")) as made:
         server = made.agent("server", SERVER)
         overlays = {"plain": {"pool": POOL}, "secret": {"pool": "10.99.0.0/16", "encrypted": True, "port": 4790}}
         for name in ("one", "two"):
             node = made.agent(name, node_of(server, overlay=overlays), start=False)
+            with_docker(node)
             node.machine.run("mkdir", "-p", "/var/run/wireguard")
             node.machine.run("mount", "-t", "tmpfs", "none", "/var/run/wireguard")
             node.start()
         yield made
+
+
+def with_docker(node: ClusterAgent) -> None:
+    """A Docker daemon of the machine's own, which ends with it."""
+    home = node.machine.folder / "docker"
+    socket_path = f"{home}/sock"
+    start_docker(home, socket_path, *node.machine.command())
+    import_busybox(socket_path)
+    settings = json.loads(node.config.read_text())
+    docker = {"docker": {"config": {"endpoint": f"unix://{socket_path}", "volumes": {"enabled": True}}}}
+    node.configure({**settings, "plugin": {**settings["plugin"], **docker}})
 
 
 @pytest.fixture
@@ -179,6 +195,30 @@ def test_two_machines_talk_over_an_overlay_by_name(bed: Bed, server: ClusterAgen
     one.start()
     before = output(two, ask["ID"]).count("page")
     eventually(lambda: output(two, ask["ID"]).count("page") > before + 3)
+
+
+def test_docker_containers_on_two_machines_talk_over_an_overlay_by_name(bed: Bed, server: ClusterAgent) -> None:
+    """Each machine has a Docker daemon of its own, which knows nothing of the other."""
+
+    def containers(job_id: str, script: str, node: str, wanted: dict[str, Any]) -> dict[str, Any]:
+        job = isolated_job(job_id, "", node, wanted, "docker")
+        (task,) = job["TaskGroups"][0]["Tasks"]
+        task["Config"] = {
+            "image": BUSYBOX_IMAGE,
+            "command": "/bin/sh",
+            "args": ["-c", f"PATH=$PATH:/usr/bin; {script}"],
+            "volumes": [f"{os.path.realpath(folder)}:{folder}:ro" for folder in ("/usr", "/lib", "/lib64")],
+        }
+        return job
+
+    page = "mkdir /w; echo a container on $(hostname) > /w/index.html; exec httpd -f -p 8080 -h /w"
+    service = {"Name": "web", "PortLabel": "8080", "Provider": "nomad", "Checks": [CHECK]}
+    server.run(containers("web", page, "one", group("overlay/plain", service, Hostname="page")))
+    server.run(containers("ask", ASKING, "two", group("overlay/plain")))
+    (ask,) = server.running("ask")
+    eventually(lambda: "a container on page" in output(bed.agents["two"], ask["ID"]), 30.0)
+    subnets = {lease["Subnet"] for lease in server.get("/v1/overlay/plain")}
+    assert len(subnets) == 2
 
 
 def test_overlays_do_not_reach_each_other(bed: Bed, server: ClusterAgent) -> None:

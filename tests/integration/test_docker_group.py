@@ -13,12 +13,12 @@ import subprocess
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
 from msgspec.structs import replace
+from tests import receivers
 from tests.components import BUSYBOX_IMAGE
+from tests.e2e.agents import eventually
 from tests.integration.conftest import MakeTask
 from tests.integration.test_docker_driver import Host, container
 
@@ -76,15 +76,15 @@ async def test_tasks_of_a_group_join_its_network_and_take_it_up_again(
 ) -> None:
     """Two tasks meet on loopback; the standing container goes with the last of them."""
     alloc = uuid.uuid4().hex
-    same = {"network_namespace": namespace, "alloc_id": alloc, "hostname": "ignored", "dns": DNSConfig(("10.0.0.1",))}
+    same = {"network_namespace": namespace, "alloc_id": alloc, "hostname": "box", "dns": DNSConfig(("10.0.0.1",))}
     serve = "echo hi > /tmp/index.html; exec httpd -f -p 10.123.45.6:8080 -h /tmp"
     server = replace(container(make_task, serve, extra_hosts=["x:10.0.0.1"]), **same)
     server = replace(server, dns=DNSConfig(servers=("10.0.0.1",), searches=("x.test",)))
     started = await host.start(server)
-    session = await host.driver.exec(server.id, ["cat", "/etc/resolv.conf"], tty=False)
+    session = await host.driver.exec(server.id, ["sh", "-c", "hostname; cat /etc/resolv.conf"], tty=False)
     said = b"".join([data async for _, data in session.output()])
     await session.close()
-    assert said == b"nameserver 10.0.0.1\nsearch x.test\n"
+    assert said == b"box\nnameserver 10.0.0.1\nsearch x.test\n"
     ask = "for i in 1 2 3 4 5 6 7 8 9; do wget -qO- http://10.123.45.6:8080/ && exit 0; sleep 0.3; done; exit 1"
     asker = replace(make_task(name="asker", config=container(make_task, ask).config), **same)
     assert (await host.run(asker)).successful
@@ -191,52 +191,25 @@ async def test_ended_containers_stay_when_the_operator_wants_to_see_them(host: H
     await host.driver._api.remove(number)
 
 
-async def test_logs_go_to_the_receiver_that_the_job_names(host: Host, make_task: MakeTask) -> None:
-    """Docker's syslog driver, with a receiver of the test."""
-    got: asyncio.Queue[bytes] = asyncio.Queue()
-
-    class Receiver(asyncio.DatagramProtocol):
-        def datagram_received(self, data: bytes, addr: Any) -> None:
-            got.put_nowait(data)
-
-    loop = asyncio.get_running_loop()
-    transport, _ = await loop.create_datagram_endpoint(Receiver, local_addr=("127.0.0.1", 0))
-    port = transport.get_extra_info("sockname")[1]
-    logging = {"type": "syslog", "config": [{"syslog-address": f"udp://127.0.0.1:{port}", "tag": "mine"}]}
-    await host.run(container(make_task, "echo to the receiver", logging=logging))
-    async with asyncio.timeout(10):
-        said = await got.get()
-    assert b"mine" in said
-    assert b"to the receiver" in said
-    transport.close()
+async def test_rsyslog_gets_what_a_container_writes(host: Host, make_task: MakeTask, tmp_path: Path) -> None:
+    """Docker's syslog driver, as the job says."""
+    with receivers.rsyslog(tmp_path) as found:
+        options = {"syslog-address": f"udp://127.0.0.1:{found.ports[0]}", "tag": "mine", "syslog-facility": "local3"}
+        logging = {"type": "syslog", "config": [options | {"syslog-format": "rfc5424"}]}
+        await host.run(container(make_task, "echo to the receiver", logging=logging))
+        (line,) = await asyncio.to_thread(eventually, found.lines)
+    assert (line[0], line[2], line[-1].strip()) == (str(19 * 8 + 6), "mine", "to the receiver")
 
 
-async def test_fluentd_gets_a_containers_lines(host: Host, make_task: MakeTask) -> None:
-    """Docker's fluentd driver, with a receiver of the forward protocol (no Fluentd is among Debian's packages)."""
-    got: list[tuple[str, dict[str, Any]]] = []
-
-    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        data = b""
-        while piece := await reader.read(65536):
-            data += piece
-            with contextlib.suppress(msgspec.DecodeError):
-                tag, _, record, *_ = msgspec.msgpack.decode(data)
-                got.append((tag, record))
-                data = b""
-        writer.close()
-
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    logging = {"type": "fluentd", "config": [{"fluentd-address": address, "tag": "lepa.{{.Name}}"}]}
-    task = container(make_task, "echo to fluentd", logging=logging)
-    await host.run(task)
-    async with asyncio.timeout(10):
-        while not got:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
-    tag, record = got[0]
+async def test_fluentds_receiver_gets_what_a_container_writes(host: Host, make_task: MakeTask, tmp_path: Path) -> None:
+    """Docker's fluentd driver, as the job says."""
+    with receivers.fluentd(tmp_path) as found:
+        logging = {"type": "fluentd", "config": [{"fluentd-address": found.address, "tag": "lepa.{{.Name}}"}]}
+        task = container(make_task, "echo to fluentd", logging=logging)
+        await host.run(task)
+        ((tag, record),) = await asyncio.to_thread(eventually, found.entries)
     assert tag == f"lepa.t-{task.alloc_id}"
     assert (record["log"], record["source"]) == ("to fluentd", "stdout")
-    server.close()
 
 
 def test_credentials_come_from_dockers_file(tmp_path: Path) -> None:

@@ -6,9 +6,6 @@ own: no Fluentd or Fluent Bit is among Debian 12's packages. Loki is a receiver 
 
 import asyncio
 import json
-import os
-import signal
-import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ import aiohttp
 import msgspec
 import pytest
 from aiohttp import web
-from tests import components
+from tests import components, receivers
 from tests.builders import make_alloc, make_job, make_node
 
 from lepa.client.alloc_dir import AllocDir
@@ -28,17 +25,6 @@ from lepa.client.task_env import Place as TaskPlace
 from lepa.kit.sources import SeededRandom, SystemClock
 from lepa.kit.telemetry import Metrics
 
-RSYSLOG = """
-module(load="imudp")
-module(load="imtcp")
-module(load="imuxsock" SysSock.Use="off")
-input(type="imuxsock" Socket="{socket}" UseSpecialParser="off" ParseHostname="on")
-input(type="imudp" port="{udp}" address="127.0.0.1")
-input(type="imtcp" port="{tcp}" address="127.0.0.1")
-template(name="all" type="string"
-  string="%pri%|%hostname%|%app-name%|%procid%|%msgid%|%structured-data%|%msg%\\n")
-action(type="omfile" file="{out}" template="all" flushOnTXEnd="on")
-"""
 TASK = "main"
 
 
@@ -100,45 +86,18 @@ async def until(holds: Any, what: str = "") -> None:
             await asyncio.sleep(0.02)
 
 
-class Rsyslog:
-    def __init__(self, folder: Path) -> None:
-        self.out = folder / "received"
-        self.socket = f"/tmp/lepa-test-syslog-{os.getpid()}.sock"
-        self.ports = components.free_ports(2)
-        udp, tcp = self.ports
-        config = folder / "rsyslog.conf"
-        config.write_text(RSYSLOG.format(socket=self.socket, udp=udp, tcp=tcp, out=self.out))
-        self.command = [components.require("rsyslogd", "rsyslog"), "-n", "-f", str(config), "-i", str(folder / "pid")]
-        self.start()
-
-    def start(self) -> None:
-        self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def stop(self) -> None:
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(20)
-
-    def lines(self) -> list[list[str]]:
-        text = self.out.read_text() if self.out.exists() else ""
-        return [line.split("|") for line in text.splitlines() if not line.split("|")[2].startswith("rsyslogd")]
-
-
 @pytest.fixture
-def rsyslog(tmp_path: Path) -> Iterator[Rsyslog]:
-    found = Rsyslog(tmp_path)
-    yield found
-    found.stop()
-    Path(found.socket).unlink(missing_ok=True)
+def rsyslog(tmp_path: Path) -> Iterator[receivers.Rsyslog]:
+    with receivers.rsyslog(tmp_path) as found:
+        yield found
 
 
 @pytest.mark.parametrize("way", ["udp", "tcp", "unix"])
 async def test_rsyslog_has_every_line_with_its_origin(
-    rsyslog: Rsyslog, task: Task, http: aiohttp.ClientSession, way: str
+    rsyslog: receivers.Rsyslog, task: Task, http: aiohttp.ClientSession, way: str
 ) -> None:
     udp, tcp = rsyslog.ports
     address = {"udp": f"udp://127.0.0.1:{udp}", "tcp": f"tcp://127.0.0.1:{tcp}", "unix": f"unix://{rsyslog.socket}"}
-    await until(lambda: Path(rsyslog.socket).exists())
-    await until(lambda: components.listens(tcp))
     sender = await Sender(http, task, ShipSettings("central", "syslog", address[way], labels={"team": "a"})).start()
     task.write("".join(f"line {number}\n" for number in range(50)))
     task.write("bad\n", "stderr")
@@ -159,6 +118,29 @@ async def test_rsyslog_has_every_line_with_its_origin(
     assert 'team="a"' in data
     assert [line[0] for line in rsyslog.lines() if line[4] == "stderr"] == ["131"]
     assert sender.total("lepa.logs.lines_shipped") == 53
+
+
+async def test_the_fluentd_projects_receiver_takes_and_acknowledges(
+    tmp_path: Path, task: Task, http: aiohttp.ClientSession
+) -> None:
+    """A batch that was acknowledged is not sent again, by whoever goes on."""
+    with receivers.fluentd(tmp_path) as found:
+        settings = ShipSettings("flu", "fluentd", f"tcp://{found.address}", labels={"team": "a"}, tag="mine")
+        sender = await Sender(http, task, settings).start()
+        task.write("".join(f"line {number}\n" for number in range(1500)))
+        task.write("bad \xff\n", "stderr")
+        await until(lambda: sender.total("lepa.logs.lines_shipped") == 1501)
+        await sender.shipping.close()
+        task.write("more\n")
+        sender = await Sender(http, task, settings).start()
+        await until(lambda: sender.total("lepa.logs.lines_shipped") == 1)
+        await sender.end()
+        await until(lambda: len(found.entries()) == 1502)
+        assert {tag for tag, _ in found.entries()} == {"mine"}
+        records = [record for _, record in found.entries()]
+        out = [record["log"] for record in records if record["stream"] == "stdout"]
+        assert out == [f"line {number}" for number in range(1500)] + ["more"]
+        assert {(record["team"], record["alloc_id"]) for record in records} == {("a", task.place.alloc.id)}
 
 
 async def test_a_receiver_that_was_away_gets_the_rest_and_a_new_agent_goes_on(

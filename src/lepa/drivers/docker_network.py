@@ -2,8 +2,8 @@
 
 Docker joins the network of another container, not a network namespace by its path. So one small container a group is
 made, whose only process enters the group's namespace and then sleeps (nsenter and sleep of the host, mounted
-read-only into an image that holds nothing): what joins that container is in the group's network. Such a container needs
-no registry.
+read-only into an image that holds nothing): what joins that container is in the group's network, and has its host name.
+Such a container needs no registry.
 """
 
 import asyncio
@@ -76,6 +76,7 @@ class GroupNetworks:
         binds = [f"{os.path.realpath(path)}:{path}:ro" for path in HOST_FOLDERS if os.path.isdir(path)]
         body = {
             "Image": image,
+            "Hostname": task.hostname,
             "Entrypoint": ["/usr/bin/nsenter", f"--net={NAMESPACE}", "/bin/sleep", "2147483647"],
             "Labels": {ALLOC_ID_LABEL: task.alloc_id, **self._owner},
             "HostConfig": {
