@@ -72,6 +72,7 @@ def test_job_file_is_parsed_and_validated(client: nomad.Nomad) -> None:
 
 
 def test_logs_and_files_of_a_task_are_read(client: nomad.Nomad, alloc: Any) -> None:
+    """B166."""
     eventually(lambda: client.client.stream_logs.stream(alloc["ID"], "main", "stdout", plain=True))
     assert client.client.stream_logs.stream(alloc["ID"], "main", "stdout", plain=True) == "hello\n"
     assert client.client.stream_logs.stream(alloc["ID"], "main", "stderr", plain=True) == "oops\n"
@@ -97,6 +98,7 @@ def test_allocation_is_read_restarted_and_stopped(client: nomad.Nomad, alloc: An
 
 
 def test_a_call_may_name_its_own_namespace(client: nomad.Nomad, agent: Agent) -> None:
+    """B164."""
     client.namespace.create_namespace({"Name": "apart", "Description": "for one test"})
     apart = nomad.Nomad(host=HOST, port=agent.ports["http"], namespace="apart")
     apart.job.register_job("alone", {"Job": shell_job("alone", count=0, Namespace="apart")})

@@ -175,6 +175,7 @@ async def test_a_version_that_fails_goes_back_to_the_stable_one() -> None:
 
 
 async def test_canaries_wait_for_promotion() -> None:
+    """B285: whoever promotes after so many seconds is refused until the canaries are healthy, then all are promoted."""
     async with cluster() as c, FakeNode(c.caller, make_node("node-1")):
         await c.register(rolling(2, canary=1))
         await c.until(lambda: deployment_status(c) == "successful", "the first version")
@@ -201,6 +202,25 @@ def running_versions(c: Cluster) -> list[int]:
 def healthy(c: Cluster) -> int:
     latest = c.server.replica.snapshot.latest_deployment("default", "web")
     return latest.task_groups["web"].healthy_allocs if latest is not None else 0
+
+
+async def test_a_deployment_tells_of_the_groups_that_did_not_change_too() -> None:
+    """B292: who watches a deployment until every group has what it desires comes to an end."""
+    groups = tuple(make_group(name, count=2, update=make_update()) for name in ("a", "b", "c"))
+    async with cluster() as c, FakeNode(c.caller, make_node("node-1")):
+        await c.register(make_job(groups=groups))
+        await c.until(lambda: deployment_status(c) == "successful", "the first version")
+        task = replace(groups[1].tasks[0], env={"IMAGE": "2"})
+        await c.register(make_job(groups=(groups[0], replace(groups[1], tasks=(task,)), groups[2])))
+        await c.until(lambda: len(c.server.replica.snapshot.job_deployments("default", "web")) == 2, "another one")
+        await c.until(lambda: deployment_status(c) == "successful", "the second version")
+        latest = c.server.replica.snapshot.latest_deployment("default", "web")
+        assert latest is not None
+        assert latest.job_version == 1
+        assert {
+            name: (group.desired_total, group.placed_allocs, group.healthy_allocs)
+            for name, group in latest.task_groups.items()
+        } == dict.fromkeys("abc", (2, 2, 2))
 
 
 async def test_a_canary_promotes_itself_where_the_job_says_so() -> None:
@@ -358,16 +378,17 @@ async def test_scaling_changes_the_count_and_keeps_an_event() -> None:
 
 
 async def test_scaling_during_a_deployment_is_refused_and_changes_nothing() -> None:
-    """B114."""
+    """B114, B120: nor does a second call a moment later, so there are never more allocations than the count."""
     group = make_group(count=2, update=make_update(health_check="manual"), scaling=ScalingPolicy(min=1, max=5))
     async with cluster() as c, FakeNode(c.caller, make_node("node-1"), lambda alloc: "pending"):
         answer = await c.register(make_job(groups=(group,)))
         await c.until(lambda: deployment_status(c) == "running", "a deployment")
         await c.until(lambda: evaluation(c, answer.eval_id).status == "complete", "a complete evaluation")
         before = ([(alloc.id, alloc.job_version) for alloc in c.allocations("web")], versions(c))
-        with pytest.raises(LepaError, match="job scaling blocked due to active deployment") as refused:
-            await c.caller.call(m.JOB_SCALE, r.JobScaleRequest(id="web", group="web", count=4))
-        assert refused.value.code == "invalid"
+        for count in (4, 5):
+            with pytest.raises(LepaError, match="job scaling blocked due to active deployment") as refused:
+                await c.caller.call(m.JOB_SCALE, r.JobScaleRequest(id="web", group="web", count=count))
+            assert refused.value.code == "invalid"
         assert ([(alloc.id, alloc.job_version) for alloc in c.allocations("web")], versions(c)) == before
         assert [(job.version, job.task_groups[0].count) for job in versions(c)] == [(0, 2)]
         assert not open_evaluations(c)

@@ -25,6 +25,7 @@ from lepa.agent.config import Config
 from lepa.agent.data_directory import owned_directory
 from lepa.agent.ingress_process import IngressProcess
 from lepa.agent.ingress_settings import announced, ingress_settings
+from lepa.agent.limit_settings import http_limits
 from lepa.agent.log_tap import LogTap
 from lepa.agent.node_settings import client_settings
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
@@ -132,7 +133,7 @@ class Agent:
         )
         listeners = [(host, config.ports.http) for host in hosts]
         context = self._tls.http.context if self._tls.http else None
-        await self._stack.enter_async_context(Api(edge, listeners, ssl=context))
+        await self._stack.enter_async_context(Api(edge, listeners, ssl=context, limits=http_limits(config)))
         await self._task_sockets.serve(edge)
         await self._guests(hosts[0])
         await self._ingress(hosts[0])

@@ -21,6 +21,7 @@ from lepa.model.errors import LepaError, invalid
 from lepa.model.wire import to_builtins
 
 PORT_MAX = 65_535
+PRIORITY_MAX = 32_766
 CORE_MAX = 4_095
 EXPECT_MAX = 9
 
@@ -372,6 +373,19 @@ class Tls(Section, frozen=True):
     tls_prefer_server_cipher_suites: bool = False
 
 
+class Limits(Section, frozen=True):
+    """`limits`: what one address may hold of the HTTP API and of the internal port; 0 is without a limit.
+
+    A connection that has not finished its TLS handshake, and then its first request, within the timeout is closed.
+    Nodes and servers use a connection for every call that waits: the internal port lets them have more than Nomad's.
+    """
+
+    https_handshake_timeout: str = "5s"
+    http_max_conns_per_client: int = 100
+    rpc_handshake_timeout: str = "5s"
+    rpc_max_conns_per_client: int = 1000
+
+
 class Telemetry(Section, frozen=True):
     """Metrics. Where they are not sent anywhere, /v1/metrics shows them."""
 
@@ -427,7 +441,7 @@ class Config(Section, frozen=True):
     vault: dict[str, Any] = {}
     autopilot: dict[str, Any] = {}
     ui: dict[str, Any] = {}
-    limits: dict[str, Any] = {}
+    limits: Limits = Limits()
     rpc: dict[str, Any] = {}
     plugin_dir: str = ""
     disable_update_check: bool = True
@@ -437,8 +451,8 @@ class Config(Section, frozen=True):
 
 
 IGNORED = (
-    "consul", "vault", "autopilot", "ui", "limits", "rpc", "enable_syslog", "plugin_dir",
-    "server.job_default_priority", "client.default_ineligible",
+    "consul", "vault", "autopilot", "ui", "rpc", "enable_syslog", "plugin_dir",
+    "client.default_ineligible",
     "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.disable_hostname",
     "telemetry.use_node_name", "telemetry.include_alloc_metadata_in_metrics", "telemetry.statsd_address",
@@ -533,6 +547,14 @@ def _check(config: Config) -> None:
             raise invalid(f"configuration: ports.{name}: {port} is not a port; it has to be 0 to {PORT_MAX}")
     for name, text in _port_lists(config):
         _check_ranges(text, name, PORT_MAX)
+    if not 1 <= config.server.job_default_priority <= config.server.job_max_priority <= PRIORITY_MAX:
+        raise invalid(
+            "configuration: server.job_default_priority has to be at least 1 and at most job_max_priority, and that at "
+            f"most {PRIORITY_MAX}"
+        )
+    for name in ("http_max_conns_per_client", "rpc_max_conns_per_client"):
+        if getattr(config.limits, name) < 0:
+            raise invalid(f"configuration: limits.{name}: a number of connections, or 0 for any number")
     _check_ranges(config.client.reserved.cores, "client.reserved.cores", CORE_MAX)
     try:
         log_level(config.log_level)
@@ -572,6 +594,8 @@ def _durations(config: Config) -> Iterator[tuple[str, str]]:
     yield "telemetry.collection_interval", config.telemetry.collection_interval
     for name in ("token_min_expiration_ttl", "token_max_expiration_ttl"):
         yield f"acl.{name}", getattr(config.acl, name)
+    for name in ("https_handshake_timeout", "rpc_handshake_timeout"):
+        yield f"limits.{name}", getattr(config.limits, name)
     for name in ("connect_timeout", "head_timeout", "idle_timeout", "response_timeout", "drain_timeout"):
         yield f"ingress.{name}", getattr(config.ingress, name)
 

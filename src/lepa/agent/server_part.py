@@ -18,6 +18,7 @@ from lepa.agent.cluster_care import take_out_departed
 from lepa.agent.cluster_service import Cluster
 from lepa.agent.config import Config, seconds
 from lepa.agent.gossip_part import GossipPart
+from lepa.agent.limit_settings import rpc_limits
 from lepa.agent.multiregion import MultiregionCaller, MultiregionWatcher
 from lepa.agent.regions import RegionCaller
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
@@ -34,6 +35,7 @@ from lepa.agent.store_settings import (
     server_folder,
 )
 from lepa.agent.tls import AgentTls
+from lepa.kit.doorman import Doorman, heard, listen
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
@@ -184,12 +186,15 @@ class ServerPart:
 
     async def _listen(self, app: web.Application) -> None:
         host, port = self._config.addresses.rpc or self._config.bind_addr, self._config.ports.rpc
+        app.middlewares.insert(0, heard)
         runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await runner.setup()
         self._stack.push_async_callback(runner.cleanup)
+        assert runner.server is not None
+        doorman = Doorman(runner.server, rpc_limits(self._config))
         try:
             context = self._tls.internal.context if self._tls.internal else None
-            await web.TCPSite(runner, host, port, ssl_context=context).start()
+            self._stack.callback((await listen(doorman, host, port, context)).close)
         except OSError as error:
             raise conflict(
                 f"cannot listen on {host}:{port} for servers and nodes: {error.strerror or error}; "

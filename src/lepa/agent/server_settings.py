@@ -43,6 +43,7 @@ def server_settings(config: Config, version: str, *, several: bool) -> ServerSet
         ),
         scheduler_defaults=_scheduler(server.default_scheduler_config),
         versions_kept=server.job_tracked_versions,
+        job_default_priority=server.job_default_priority,
         job_max_priority=server.job_max_priority,
         job_max_count=server.job_max_count,
         event_batches_max=server.event_buffer_size,

@@ -4,6 +4,7 @@
 is its message as plain text, and anything else is 500 with a sentence and the details in the log.
 """
 
+import asyncio
 import errno
 import logging
 import time
@@ -32,6 +33,7 @@ from lepa.api.doors import door_of
 from lepa.api.edge import Edge, Handle, Route
 from lepa.api.forward import TLS
 from lepa.api.request import BODY_MAX, error_response, text_response
+from lepa.kit.doorman import Doorman, Limits, heard, listen
 from lepa.model.errors import LepaError
 
 log = logging.getLogger(__name__)
@@ -53,7 +55,6 @@ ROUTES: tuple[Route, ...] = (
     openapi.route_of(lambda: ROUTES),
 )
 SHUTDOWN_S = 2.0
-BACKLOG = 1024
 CALLER_LEFT = 499
 """Counted for a request whose connection ended before its answer did."""
 
@@ -156,31 +157,38 @@ async def _unknown(request: web.Request) -> web.StreamResponse:
 class Api:
     """The listening server. As an async context manager it listens while it is entered."""
 
-    def __init__(self, edge: Edge, addresses: Iterable[tuple[str, int]], *, ssl: Any = None) -> None:
+    def __init__(
+        self, edge: Edge, addresses: Iterable[tuple[str, int]], *, ssl: Any = None, limits: Limits | None = None
+    ) -> None:
         self._edge = edge
         self._addresses = tuple(addresses)
         self._ssl = ssl
+        self._limits = limits or Limits()
         self._runner: web.AppRunner | None = None
+        self._listeners: list[asyncio.Server] = []
 
     async def __aenter__(self) -> "Api":
         runner = web.AppRunner(
-            build(self._edge),
+            build(self._edge, (heard,)),
             access_log=None,
             handler_cancellation=True,
             shutdown_timeout=SHUTDOWN_S,
         )
         await runner.setup()
+        assert runner.server is not None
         self._runner = runner
+        doorman = Doorman(runner.server, self._limits)
         for host, port in self._addresses:
-            site = web.TCPSite(runner, host, port, ssl_context=self._ssl, backlog=BACKLOG)
             try:
-                await site.start()
+                self._listeners.append(await listen(doorman, host, port, self._ssl))
             except OSError as error:
-                await runner.cleanup()
+                await self.__aexit__()
                 raise _cannot_listen(host, port, error) from error
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        while self._listeners:
+            self._listeners.pop().close()
         if self._runner is not None:
             await self._runner.cleanup()
             self._runner = None
@@ -188,7 +196,7 @@ class Api:
     @property
     def ports(self) -> list[int]:
         """Ports that are listened on; useful when 0 was asked for."""
-        return [address[1] for address in self._runner.addresses] if self._runner else []
+        return [each.getsockname()[1] for listener in self._listeners for each in listener.sockets]
 
 
 def _cannot_listen(host: str, port: int, error: OSError) -> LepaError:

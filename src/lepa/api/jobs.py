@@ -109,7 +109,7 @@ async def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], def
     """The job of a body in canonical form. Namespace: the query's, the body's, then the job's own.
 
     default_id: the id that the path names, for a job that names none. A body may hold a hundred thousand tasks, which
-    take seconds, so it is worked on in a thread.
+    take seconds, so it is worked on in a thread. A job that names no priority has 0: the servers know their default.
     """
     await edge.admit(request, "Jobs.Body")
     raw = member(body, "Job")
@@ -126,7 +126,7 @@ async def _job_of(edge: Edge, request: web.Request, body: Mapping[str, Any], def
     raw = {key: value for key, value in raw.items() if key.lower() not in {"namespace", "region"}}
     raw = {"ID": default_id} | raw if default_id else raw
     raw |= {"Namespace": namespace, "Region": region}
-    return await asyncio.to_thread(job_rules.canonicalise, raw)
+    return await asyncio.to_thread(job_rules.canonicalise, raw, priority=0)
 
 
 @answers(m.JOB_PLAN, r.JobPlanRequest)

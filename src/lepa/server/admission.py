@@ -28,7 +28,8 @@ def examine(snapshot: Snapshot, job: Job, settings: ServerSettings) -> Admitted:
     """
     existing = snapshot.job(job.namespace, job.id)
     parent_id = existing.parent_id if existing is not None else ""
-    admitted = implied_constraints(replace(job, parent_id=parent_id))
+    priority = job.priority or settings.job_default_priority
+    admitted = implied_constraints(replace(job, parent_id=parent_id, priority=priority))
     problems = validate(
         admitted,
         existing=existing,

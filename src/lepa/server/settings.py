@@ -92,6 +92,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     search: SearchSettings = SearchSettings()
     versions_kept: int = 6
     """Versions of a job that `job history` and `job revert` know."""
+    job_default_priority: int = 50
+    """Of a job that names none."""
     job_max_priority: int = 100
     job_max_count: int = 50_000
     """Allocations that one job may ask for in all groups."""

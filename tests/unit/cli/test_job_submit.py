@@ -51,6 +51,35 @@ def test_run_output_submits_nothing(agent: FakeAgent, lepa: Run, path: str) -> N
     assert agent.requests == []
 
 
+def test_a_job_with_holes_is_not_sent(agent: FakeAgent, lepa: Run, tmp_path: Path) -> None:
+    """B284: a variable without a value, and a marker that some tool was to fill in, are errors with their place."""
+    file = tmp_path / "web.nomad.hcl"
+    for text, message in (
+        ('variable "nope" {}\n' + TEXT, "Unset variable"),
+        (TEXT.replace('"raw_exec"', "[[ .nope ]]"), "4 |       driver = [[ .nope ]]"),
+        (TEXT.replace('"raw_exec"', "var.nope"), "Undeclared variable"),
+    ):
+        file.write_text(text)
+        for command in ("run", "plan"):
+            found = lepa(command, str(file))
+            assert found.code != 0
+            assert message in found.error
+    assert agent.requests == []
+
+
+def test_what_is_shown_is_what_is_sent(agent: FakeAgent, lepa: Run, tmp_path: Path) -> None:
+    """B288, B289, B290: a default is used, "%i" stays as it is, and what -output shows is what a run submits."""
+    file = tmp_path / "web.nomad.hcl"
+    template = '      template {\n        data = "${var.greeting} %i %d %%"\n        destination = "local/a"\n      }\n'
+    body = TEXT.replace('"raw_exec"\n', '"raw_exec"\n' + template)
+    file.write_text('variable "greeting" {\n  default = "hello"\n}\n' + body)
+    registers(agent)
+    shown = json.loads(lepa("run", "-output", str(file)).out)["Job"]
+    assert shown["TaskGroups"][0]["Tasks"][0]["Templates"][0]["EmbeddedTmpl"] == "hello %i %d %%"
+    lepa("run", "-detach", str(file))
+    assert agent.asked("PUT /v1/jobs")[0].body["Job"] == shown
+
+
 def test_the_namespace_of_the_file_wins(agent: FakeAgent, lepa: Run, tmp_path: Path) -> None:
     registers(agent)
     file = tmp_path / "other.hcl"

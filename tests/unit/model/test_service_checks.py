@@ -64,6 +64,15 @@ def test_names_that_are_known_only_on_the_node_are_accepted() -> None:
     assert errors_of(Services=services) == ()
 
 
+def test_two_tasks_may_not_ask_for_one_static_port() -> None:
+    """B056."""
+    network = {"Networks": [{"ReservedPorts": [{"Label": "http", "Value": 8080}]}]}
+    tasks = [{"Name": name, "Driver": "docker", "Resources": network} for name in ("a", "b")]
+    assert list(errors_of(group={"Tasks": tasks})) == [
+        "Task group api validation failed: Static port 8080 already reserved by task network:a:http"
+    ]
+
+
 def test_one_static_port_on_two_host_networks_is_accepted() -> None:
     """B057."""
     ports = [{"Label": name, "Value": 80, "HostNetwork": name} for name in ("net1", "net2")]

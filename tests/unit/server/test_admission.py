@@ -31,6 +31,14 @@ def test_everything_wrong_is_said_at_once() -> None:
         admit(World().snapshot, None, SETTINGS)
 
 
+def test_priorities_are_what_the_servers_are_set_to() -> None:
+    settings = ServerSettings(job_default_priority=70, job_max_priority=200)
+    assert admit(World().snapshot, make_job(priority=0), settings).job.priority == 70
+    assert admit(World().snapshot, make_job(priority=200), settings).job.priority == 200
+    with pytest.raises(LepaError, match=r"between \[1, 200\]"):
+        admit(World().snapshot, make_job(priority=201), settings)
+
+
 def test_a_submitter_does_not_choose_a_parent() -> None:
     assert admit(World().snapshot, make_job(parent_id="other"), SETTINGS).job.parent_id == ""
 

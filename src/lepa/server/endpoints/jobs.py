@@ -184,6 +184,7 @@ class JobEndpoints:
                     template=request.id_prefix_template,
                     idempotency_token=request.idempotency_token,
                     priority=request.priority,
+                    max_priority=self._parts.settings.job_max_priority,
                 )
             )
         job, evaluation, changed = written.value

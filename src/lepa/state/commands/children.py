@@ -28,13 +28,14 @@ def dispatch_job(
     template: str = "",
     idempotency_token: str = "",
     priority: int = 0,
+    max_priority: int = 100,
 ) -> JobWritten:
     """Make a child of a parameterized job; with a token that a child has already, answer with that child."""
     parent = draft.job(namespace, job_id)
     if parent is None:
         raise not_found("parameterized job not found")
     meta = meta or {}
-    _check_dispatch(parent, payload, meta, priority)
+    _check_dispatch(parent, payload, meta, priority, max_priority)
     if idempotency_token:
         for child in draft.snapshot.children(namespace, job_id):
             if child.dispatch_idempotency_token == idempotency_token:
@@ -70,14 +71,14 @@ def launched_at(child: Job) -> int:
     return int(found[1]) if found else 0
 
 
-def _check_dispatch(parent: Job, payload: bytes, meta: Mapping[str, str], priority: int) -> None:
+def _check_dispatch(parent: Job, payload: bytes, meta: Mapping[str, str], priority: int, most: int) -> None:
     rules = parent.parameterized_job
     if rules is None or parent.dispatched:
         raise invalid(f'Specified job "{parent.id}" is not a parameterized job')
     if parent.stop:
         raise invalid(f'Specified job "{parent.id}" is stopped')
-    if priority and not 1 <= priority <= 100:
-        raise invalid("dispatch job priority must be between [1, 100]")
+    if priority and not 1 <= priority <= most:
+        raise invalid(f"dispatch job priority must be between [1, {most}]")
     if rules.payload == "required" and not payload:
         raise invalid("Payload is not provided but required by parameterized job")
     if rules.payload == "forbidden" and payload:

@@ -71,6 +71,14 @@ def test_what_a_template_does_not_take_is_refused(rules: dict, options: dict, me
         world.do(commands.dispatch_job, "default", "resize", **options)
 
 
+def test_a_child_may_have_the_largest_priority_that_the_servers_take() -> None:
+    world = World()
+    world.job(template())
+    written = world.do(commands.dispatch_job, "default", "resize", priority=200, max_priority=200)
+    assert written.job is not None
+    assert written.job.priority == 200
+
+
 def test_only_a_running_template_is_dispatched() -> None:
     world = World()
     world.job(make_job("web"))
