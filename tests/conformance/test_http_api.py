@@ -300,7 +300,7 @@ WRITES = (
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    with running(tmp_path_factory.mktemp("conformance"), settings={"enable_debug": True}) as made:
+    with running(tmp_path_factory.mktemp("conformance")) as made:
         yield made
 
 

@@ -11,7 +11,7 @@ from lepa.model.usage import usage_of
 from lepa.model.wire import Wire
 from lepa.state import keys
 from lepa.state.job_tally import JobTally
-from lepa.state.reducer import load, reduce
+from lepa.state.reducer import RowChange, load, reduce
 from lepa.state.snapshot import Snapshot, empty_snapshot
 from lepa.store.protocol import Change, Entry, Read
 
@@ -124,14 +124,20 @@ def queued(snapshot: Snapshot, job_id: str) -> Any:
 def test_replay_in_any_batches_and_a_fresh_read_agree(history: list[Any]) -> None:
     store, one_by_one, batched = FakeStore(), empty_snapshot(), empty_snapshot()
     pending: list[Change] = []
+    told: list[RowChange] = []
+    told_in_batches: list[RowChange] = []
     for transaction, ends in history:
         changes = store.apply(transaction)
-        one_by_one = reduce(one_by_one, changes).snapshot
+        one_by_one, _, rows = reduce(one_by_one, changes)
+        told += rows
         pending += changes
         if ends:
-            batched, pending = reduce(batched, pending).snapshot, []
-    batched = reduce(batched, pending).snapshot
+            batched, _, rows = reduce(batched, pending)
+            told_in_batches += rows
+            pending = []
+    batched, _, rows = reduce(batched, pending)
     assert content(one_by_one) == content(batched) == content(load(store.read()))
+    assert told == [*told_in_batches, *rows]
 
 
 @settings(max_examples=40, deadline=None)

@@ -22,8 +22,9 @@ from lepa.api.request import (
     reply_headers,
     reply_response,
     typed_member,
+    with_durations,
 )
-from lepa.kit.durations import format_duration, parse_duration
+from lepa.kit.durations import format_duration
 from lepa.model import wire
 from lepa.model.acl import AclPolicy, AclRole, AclToken, AuthMethod, AuthMethodConfig, BindingRule
 from lepa.model.errors import invalid, not_found
@@ -49,19 +50,6 @@ def method_json(method: AuthMethod) -> dict[str, Any]:
     config = found["Config"]
     config |= {name: format_duration(config[name]) if config[name] else "" for name in LEEWAYS}
     return {**found, "MaxTokenTTL": format_duration(method.max_token_ttl)}
-
-
-def with_durations(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """The body with these durations in nanoseconds."""
-    found = dict(body)
-    for key, value in body.items():
-        name = next((name for name in names if name.lower() == key.lower()), "")
-        if name and isinstance(value, str):
-            try:
-                found[key] = parse_duration(value) if value else 0
-            except ValueError as error:
-                raise invalid(f"{name}: {error}") from error
-    return found
 
 
 def _without(body: Mapping[str, Any], *names: str) -> dict[str, Any]:

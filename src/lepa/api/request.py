@@ -215,6 +215,19 @@ def typed_member(body: Mapping[str, Any], name: str, kind: type[T], default: T) 
     return value
 
 
+def with_durations(body: Mapping[str, Any], *names: str) -> dict[str, Any]:
+    """The body with these durations in nanoseconds."""
+    found = dict(body)
+    for key, value in body.items():
+        name = next((name for name in names if name.lower() == key.lower()), "")
+        if name and isinstance(value, str):
+            try:
+                found[key] = parse_duration(value) if value else 0
+            except ValueError as error:
+                raise invalid(f"{name}: {error}") from error
+    return found
+
+
 def reply_response(request: web.Request, reply: Reply[Any], missing: str = "") -> web.Response:
     """A read's answer. A value of None is 404 with the text `missing`, or null when there is none."""
     if reply.value is None and missing:

@@ -19,6 +19,7 @@ from lepa.api.request import (
     reply_headers,
     reply_response,
     typed_member,
+    with_durations,
 )
 from lepa.model import wire
 from lepa.model.errors import invalid, not_found
@@ -190,7 +191,7 @@ def _named(kind: type[Namespace] | type[NodePool], what: str) -> Named:
     """The body as a namespace or pool whose name fits the path, where the path has one."""
 
     async def fields(request: web.Request) -> dict[str, Any]:
-        value = wire.from_builtins(await json_object(request), kind)
+        value = wire.from_builtins(with_durations(await json_object(request), "NodeIdentityTTL"), kind)
         if not value.name:
             raise invalid(f"Missing {what} name")
         if request.match_info.get("name", value.name) != value.name:

@@ -12,6 +12,7 @@ Settings = dict[str, Any]
 
 DEVELOPMENT: Settings = {
     "bind_addr": "127.0.0.1",
+    "enable_debug": True,
     "server": {"enabled": True},
     "client": {"enabled": True},
     "telemetry": {"publish_allocation_metrics": True, "publish_node_metrics": True},

@@ -23,7 +23,7 @@ from lepa.state.reducer import RowChange
 class Topic(NamedTuple):
     """How the changes of one table become events.
 
-    kind: from before and after. key: of an object. filter_keys: what else finds it. payload: the name of the object.
+    kind: from before and after, "" where what else the revision tells says it. key: of an object. filter_keys: what else finds it. payload: the name of the object.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Topic(NamedTuple):
     seen: Callable[[Any, Any], bool] = lambda access, row: access.namespace(row.namespace, "read-job")
 
 
-def events_of(changes: Iterable[RowChange], wanted: "Wanted") -> tuple[Event, ...]:
+def events_of(changes: Sequence[RowChange], wanted: "Wanted") -> tuple[Event, ...]:
     """Events of one revision that are wanted."""
     found = []
     for change in changes:
@@ -43,8 +43,16 @@ def events_of(changes: Iterable[RowChange], wanted: "Wanted") -> tuple[Event, ..
         row = change.after if change.after is not None else change.before
         if topic is None or row is None or not wanted.takes(topic, row):
             continue
-        found.append(_event(topic, change, row))
+        kind = topic.kind(change.before, change.after) or _cause(changes)
+        found.append(_event(topic, kind, change, row))
     return tuple(found)
+
+
+def _cause(changes: Iterable[RowChange]) -> str:
+    """The type of what else a revision tells that gave a job another status: of its allocations, else of its
+    evaluations."""
+    kinds = (_allocation_kind(change.before, change.after) for change in changes if change.table == "allocs")
+    return next(kinds, "EvaluationUpdated")
 
 
 class Wanted(NamedTuple):
@@ -81,13 +89,13 @@ def may_follow(topics: Mapping[str, Sequence[str]], namespace: str, access: Acce
     return True
 
 
-def _event(topic: Topic, change: RowChange, row: Any) -> Event:
+def _event(topic: Topic, kind: str, change: RowChange, row: Any) -> Event:
     payload: dict[str, Any] = {topic.payload or topic.name: to_builtins(topic.shown(row))}
     if change.after is None and topic.name in ("Job", "Variable"):
         payload["Deleted"] = True
     return Event(
         topic=topic.name,
-        type=topic.kind(change.before, change.after),
+        type=kind,
         key=topic.key(row),
         namespace=getattr(row, "namespace", ""),
         filter_keys=tuple(key for key in topic.filter_keys(row) if key),
@@ -97,8 +105,14 @@ def _event(topic: Topic, change: RowChange, row: Any) -> Event:
 
 
 def _job_kind(before: Job | None, after: Job | None) -> str:
+    if before is not None and after is not None and before.status != after.status and _same_job(before, after):
+        return ""
     stopped = after is None or (after.stop and not (before is not None and before.stop))
     return "JobDeregistered" if stopped else "JobRegistered"
+
+
+def _same_job(before: Job, after: Job) -> bool:
+    return (before.job_modify_index, before.stop) == (after.job_modify_index, after.stop)
 
 
 def _allocation_kind(before: Allocation | None, after: Allocation | None) -> str:

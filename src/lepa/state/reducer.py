@@ -10,7 +10,8 @@ was deleted.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -32,7 +33,10 @@ from lepa.store.protocol import Change, Read
 
 
 class RowChange(NamedTuple):
-    """One row put (after) or deleted (after is None) at `revision`; before is None when it is new."""
+    """One row put (after) or deleted (after is None) at `revision`; before is None when it is new.
+
+    A job whose status alone is another one, because of its allocations and evaluations, counts as put too.
+    """
 
     table: str
     key: Key
@@ -82,11 +86,13 @@ class _Batch:
         self.edits: dict[str, TableEdit[Any]] = {}
         self.tallies: dict[JobKey, TallyEdit] = {}
         self.restated: set[JobKey] = set()  # jobs whose summary changed for another reason than a count
+        self.noted: set[JobKey] = set()  # jobs whose status may be another one after the revision at hand
+        self.told: dict[JobKey, str] = {}  # statuses as they were told last
         self.nodes: set[str] = set()
         self.usages: dict[str, NodeUsage] = {}
 
     def reduce(self, changes: Sequence[Change]) -> Reduction:
-        rows = list(self._rows(changes))
+        rows = list(self._rows(changes) if self.as_of else self._changes(changes))
         tables, touched = dict(self.before.tables), set[Watch]()
         for name, edit in self.edits.items():
             tables[name], watches = edit.finish()
@@ -113,9 +119,45 @@ class _Batch:
             forgotten,
             _updated(self.before.usages, self.usages, lambda _, usage: not usage.running),
         )
-        return Reduction(after, frozenset(touched), _with_statuses(rows, after))
+        return Reduction(after, frozenset(touched), tuple(rows))
 
-    def _rows(self, changes: Sequence[Change]) -> Iterable[RowChange]:
+    def _changes(self, changes: Sequence[Change]) -> Iterator[RowChange]:
+        """What changes, and the jobs that get another status by it, revision by revision: who follows the same revisions
+        in other batches is told the same."""
+        for revision, group in groupby(changes, key=lambda change: change.revision):
+            rows = [self._with_status(change, "before") for change in self._rows(group)]
+            moved = self._moved_jobs()
+            for change in rows:
+                if change.table == "jobs" and change.after is not None:
+                    moved.pop(change.key, None)
+                yield self._with_status(change, "after")
+            for key, job in moved.items():
+                yield RowChange("jobs", key, job, replace(job, status=self.told[key], modify_index=revision), revision)
+
+    def _with_status(self, change: RowChange, side: str) -> RowChange:
+        """The same, the job on one side with the status that was told last."""
+        job = getattr(change, side) if change.table == "jobs" else None
+        if job is None:
+            return change
+        return change._replace(**{side: replace(job, status=self.told.get(change.key, job.status))})
+
+    def _moved_jobs(self) -> dict[JobKey, Job]:
+        """Jobs that have another status after the revision at hand, with the one they had before it."""
+        found = {}
+        for key in sorted(self.noted):
+            known = self.before.job(*key)
+            job = self.edits["jobs"].get(key) if "jobs" in self.edits else known
+            old = self.told.pop(key, known.status if known is not None else "")
+            if job is None:
+                continue
+            tally = self.tallies[key].finish() if key in self.tallies else self.before.tallies.get(key, JobTally())
+            self.told[key] = job_status(job, tally)
+            if self.told[key] != old:
+                found[key] = replace(job, status=old)
+        self.noted.clear()
+        return found
+
+    def _rows(self, changes: Iterable[Change]) -> Iterator[RowChange]:
         for change in changes:
             table, parts = split(change.key)
             shape = SHAPES.get(table)
@@ -136,7 +178,9 @@ class _Batch:
     # What each row says about jobs and nodes
 
     def note_job(self, before: Job | None, after: Job | None) -> None:
-        self.restated.update((job.namespace, job.id) for job in (before, after) if job)
+        keys = {(job.namespace, job.id) for job in (before, after) if job}
+        self.restated |= keys
+        self.noted |= keys
 
     def note_allocation(self, before: Allocation | None, after: Allocation | None) -> None:
         for alloc, by in ((before, -1), (after, 1)):
@@ -164,6 +208,7 @@ class _Batch:
         self.usages[node_id] = usage.changed(before, after)
 
     def _tally(self, key: JobKey) -> TallyEdit:
+        self.noted.add(key)
         if key not in self.tallies:
             self.tallies[key] = TallyEdit(self.before.tallies.get(key, JobTally()))
         return self.tallies[key]
@@ -234,18 +279,6 @@ def _updated(old: "Map[Any, Any]", new: Mapping[Any, Any], empty: Callable[[Any,
         elif key in edit:
             del edit[key]
     return edit.finish()
-
-
-def _with_statuses(rows: list[RowChange], snapshot: Snapshot) -> tuple[RowChange, ...]:
-    """The changes, where jobs have the status they have at the end of the batch."""
-
-    def finished(change: RowChange) -> RowChange:
-        job = snapshot.job(*change.key) if change.table == "jobs" else None
-        if job is None or change.after is None:
-            return change
-        return change._replace(after=replace(change.after, status=job.status))
-
-    return tuple(map(finished, rows))
 
 
 # Decoding

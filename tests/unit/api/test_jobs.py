@@ -160,6 +160,8 @@ async def test_stopping_carries_its_options(http, parts) -> None:
     asked = parts.caller.last()
     assert (asked.id, asked.purge, asked.eval_priority, asked.no_shutdown_delay) == ("a/b", True, 70, True)
     assert (await http.delete("/v1/job/a?eval_priority=101")).status == 400
+    await http.delete("/v1/job/a?eval_priority=0&purge=false")
+    assert (parts.caller.last().eval_priority, parts.caller.last().purge) == (0, False)
 
 
 async def test_dispatching_takes_a_prefix_for_the_childs_id_beside_a_token(http, parts) -> None:

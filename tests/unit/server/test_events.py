@@ -59,6 +59,16 @@ def test_kinds_are_read_off_the_difference() -> None:
     assert kind("services", make_service(), None) == "ServiceDeregistration"
 
 
+def test_a_new_status_of_a_job_is_told_as_what_brought_it() -> None:
+    pending = make_job(status="pending")
+    status = RowChange("jobs", "web", pending, replace(pending, status="running"), 7)
+    evaluated = RowChange("evals", "e", None, make_eval(status="complete"), 7)
+    placed = RowChange("allocs", "a", None, make_alloc(), 7)
+    reported = RowChange("allocs", "a", make_alloc(), make_alloc(client_status="failed"), 7)
+    kinds = [events_of([*cause, status], ALL)[-1].type for cause in ([evaluated], [evaluated, placed], [reported])]
+    assert kinds == ["EvaluationUpdated", "PlanResult", "AllocationUpdated"]
+
+
 def test_only_what_is_wanted_is_told() -> None:
     changes = [
         RowChange("allocs", "alloc-1", None, make_alloc(job=make_job()), 7),

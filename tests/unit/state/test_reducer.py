@@ -169,9 +169,32 @@ def test_changes_are_told_in_order_with_before_and_after() -> None:
     assert [(row.table, row.revision, row.before is None) for row in reduction.changes] == [
         ("jobs", 1, True),
         ("allocs", 2, True),
+        ("jobs", 2, False),
         ("jobs", 3, False),
     ]
-    assert [row.after.status for row in reduction.changes if row.table == "jobs"] == ["running", "running"]
+    jobs = [(row.after.status, row.after.priority) for row in reduction.changes if row.table == "jobs"]
+    assert jobs == [("pending", 50), ("running", 50), ("running", 60)]
+
+
+def test_a_new_status_is_told_with_the_revision_that_brought_it() -> None:
+    changes = [
+        [job_put(make_job(), 1), eval_put(make_eval(), 1)],
+        [alloc_put(make_alloc(client_status="pending"), 2), eval_put(make_eval(status="complete"), 2, 1)],
+        [alloc_put(make_alloc(client_status="running"), 3, 2)],
+        [alloc_put(make_alloc(client_status="failed"), 4, 2)],
+        [job_put(make_job(stop=True), 5, 1)],
+        [change(keys.job_key("default", "web"), None, 6, 1)],
+    ]
+    told = reduced(*(one for revision in changes for one in revision)).changes
+    jobs = [row for row in told if row.table == "jobs"]
+    assert [(row.before and row.before.status, row.after and row.after.status, row.revision) for row in jobs] == [
+        (None, "pending", 1),
+        ("pending", "running", 2),
+        ("running", "dead", 4),
+        ("dead", "dead", 5),
+        ("dead", None, 6),
+    ]
+    assert [row.after.modify_index for row in jobs if row.after] == [1, 2, 4, 5]
 
 
 def test_touched_nodes_are_those_whose_allocations_or_selves_changed() -> None:
