@@ -122,8 +122,8 @@ class _Batch:
         return Reduction(after, frozenset(touched), tuple(rows))
 
     def _changes(self, changes: Sequence[Change]) -> Iterator[RowChange]:
-        """What changes, and the jobs that get another status by it, revision by revision: who follows the same revisions
-        in other batches is told the same."""
+        """What changes, and the jobs that get another status by it, revision by revision: whoever follows the same
+        revisions in other batches is told the same."""
         for revision, group in groupby(changes, key=lambda change: change.revision):
             rows = [self._with_status(change, "before") for change in self._rows(group)]
             moved = self._moved_jobs()
