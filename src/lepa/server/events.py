@@ -23,8 +23,8 @@ from lepa.state.reducer import RowChange
 class Topic(NamedTuple):
     """How the changes of one table become events.
 
-    kind: from before and after, "" where what else the revision tells says it. key: of an object. filter_keys: what else
-    finds it. payload: the name of the object.
+    kind: from before and after, "" where what else the revision tells says it. key: of an object. filter_keys: what
+    else finds it. payload: the name of the object.
     """
 
     name: str
