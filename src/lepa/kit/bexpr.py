@@ -14,13 +14,19 @@
 A selector names fields by their JSON keys, map entries and list indexes. It works on msgspec Structs, dicts and
 sequences. A map entry that is not there, and whatever lies below null, equals nothing and is empty; a field that the
 type does not have is an error. Texts, numbers and booleans are compared as what the field holds.
+
+Each condition is compiled to two functions. `one` tells of an object; that is what a filter means. `many` tells the
+same of a column of objects in few calls for all of them, as a list of 100,000 rows needs. Where it meets an object that
+the filter does not fit, the objects are asked one by one, so that what passed before is seen before the error is.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import cache
-from itertools import islice
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache, lru_cache
+from itertools import chain, compress, islice, repeat
+from operator import attrgetter, eq, not_
+from types import NoneType
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -30,10 +36,41 @@ LENGTH_MAX = 8_192
 DEPTH_MAX = 64
 """How deep parentheses, `not` and loops may nest."""
 
-Predicate = Callable[[Any], bool]
-_Scope = Mapping[str, Any]
-_Test = Callable[[Any, _Scope], bool]
-_Fetch = Callable[[Any, _Scope], Any]
+COLUMN_MIN, COLUMN_MAX = 64, 4_096
+"""Objects that are asked together: few at first, as a page may be full soon."""
+ROUNDS_MAX = 65_536
+"""Elements of all objects of a column that a loop looks at together."""
+REMEMBERED_MAX = 4_096
+"""Texts of which a regular expression remembers whether it is found in them."""
+
+T = TypeVar("T")
+
+_Scope = tuple[Any, ...]
+"""What loops have bound, the outermost first."""
+_Columns = tuple[list[Any], ...]
+"""Objects, then what loops have bound for each of them."""
+
+
+class _Test(NamedTuple):
+    """A condition: of an object and its scope, and of many of them."""
+
+    one: Callable[[Any, _Scope], bool]
+    many: Callable[[_Columns], list[bool]]
+
+
+class _Fetch(NamedTuple):
+    """What a selector names: of an object and its scope, and of many of them."""
+
+    one: Callable[[Any, _Scope], Any]
+    many: Callable[[_Columns], list[Any]]
+
+
+class _Check(NamedTuple):
+    """What is asked of a value that was found, and of many of them."""
+
+    one: Callable[[Any], bool]
+    many: Callable[[list[Any]], list[bool]]
+
 
 _MISSING: Any = None
 """What a selector gives where nothing is: the same as null."""
@@ -47,19 +84,42 @@ class FilterError(ValueError):
         self.position = position
 
 
-def compile_filter(expression: str) -> Predicate:
-    """A function that says whether an object passes.
+class Filter:
+    """A compiled expression. Call it with an object to hear whether it passes.
 
-    Raises FilterError when the expression cannot be read; the function raises it when the expression does not fit the
-    object: a field it does not have, a comparison its type does not allow.
+    Raises FilterError when the expression does not fit an object: a field it does not have, a comparison its type does
+    not allow.
     """
+
+    def __init__(self, test: _Test) -> None:
+        self._test = test
+
+    def __call__(self, item: Any) -> bool:
+        return self._test.one(item, ())
+
+    def sift(self, items: Iterable[T]) -> Iterator[T]:
+        """The objects that pass, in order: `filter(self, items)`, in a fraction of its time where they are many."""
+        rest = iter(items)
+        size = COLUMN_MIN
+        while column := list(islice(rest, size)):
+            yield from self._sifted(column)
+            size = min(2 * size, COLUMN_MAX)
+
+    def _sifted(self, column: list[T]) -> Iterable[T]:
+        try:
+            return compress(column, self._test.many((column,)))
+        except FilterError:
+            return filter(self, column)
+
+
+def compile_filter(expression: str) -> Filter:
+    """Raises FilterError when the expression cannot be read."""
     if len(expression) > LENGTH_MAX:
         raise FilterError(f"filter is longer than {LENGTH_MAX} characters", LENGTH_MAX)
     parser = _Parser(expression)
-    test = parser.disjunction(frozenset())
+    test = parser.disjunction(())
     parser.expect_end()
-    nothing: _Scope = {}
-    return lambda item: test(item, nothing)
+    return Filter(test)
 
 
 # Words
@@ -127,26 +187,26 @@ class _Parser:
         self.at = 0
         self.depth = 0
 
-    def disjunction(self, bound: frozenset[str]) -> _Test:
+    def disjunction(self, bound: tuple[str, ...]) -> _Test:
         self._deeper()
         tests = [self._conjunction(bound)]
         while self._take_word("or"):
             tests.append(self._conjunction(bound))
         self.depth -= 1
-        return tests[0] if len(tests) == 1 else lambda item, scope: any(test(item, scope) for test in tests)
+        return _joined(tests, any)
 
-    def _conjunction(self, bound: frozenset[str]) -> _Test:
+    def _conjunction(self, bound: tuple[str, ...]) -> _Test:
         tests = [self._negation(bound)]
         while self._take_word("and"):
             tests.append(self._negation(bound))
-        return tests[0] if len(tests) == 1 else lambda item, scope: all(test(item, scope) for test in tests)
+        return _joined(tests, all)
 
-    def _negation(self, bound: frozenset[str]) -> _Test:
+    def _negation(self, bound: tuple[str, ...]) -> _Test:
         if self._take_word("not"):
             self._deeper()
             inner = self._negation(bound)
             self.depth -= 1
-            return lambda item, scope: not inner(item, scope)
+            return _negated(inner)
         if self._take_sign("("):
             inner = self.disjunction(bound)
             self._expect_sign(")")
@@ -155,7 +215,7 @@ class _Parser:
             return self._loop(bound)
         return self._match(bound)
 
-    def _loop(self, bound: frozenset[str]) -> _Test:
+    def _loop(self, bound: tuple[str, ...]) -> _Test:
         every = self._next().text == "all"
         start = self._peek()
         fetch = _fetcher(self._operand(), bound)
@@ -165,46 +225,41 @@ class _Parser:
         if self._take_sign(","):
             names.append(self._name())
         self._expect_sign("{")
-        inner = self.disjunction(bound | set(names))
+        inner = self.disjunction((*bound, *names))
         self._expect_sign("}")
-
-        def test(item: Any, scope: _Scope) -> bool:
-            rounds = (inner(item, {**scope, **given}) for given in _bindings(fetch(item, scope), names, start))
-            return all(rounds) if every else any(rounds)
-
-        return test
+        return _looped(fetch, inner, len(names), all if every else any, start)
 
     def _name(self) -> str:
         if self._peek().kind != "word":
             raise self._unexpected("a name")
         return self._next().text
 
-    def _match(self, bound: frozenset[str]) -> _Test:
+    def _match(self, bound: tuple[str, ...]) -> _Test:
         operand = self._operand()
         negated = self._take_word("not")
         operator = self._next()
         if operator.text == "in" and operator.kind == "word":
             literal = _Literal(_value_text(operand))
             selected = self._operand()
-            test = _containment(_fetcher(selected, bound), literal, selected.token)
+            test = _asked(_fetcher(selected, bound), _containment(literal, selected.token))
         elif operator.text in ("contains", "matches") and operator.kind == "word":
             make = _containment if operator.text == "contains" else _regexp
-            test = make(_fetcher(operand, bound), _Literal(_value_text(self._operand())), operand.token)
+            test = _asked(_fetcher(operand, bound), make(_Literal(_value_text(self._operand())), operand.token))
         elif not negated and operator.text in ("==", "!=") and operator.kind == "sign":
             negated = operator.text == "!="
-            test = _equality(_fetcher(operand, bound), _Literal(_value_text(self._operand())), operand.token)
+            test = _asked(_fetcher(operand, bound), _equality(_Literal(_value_text(self._operand())), operand.token))
         elif not negated and operator.text == "is" and operator.kind == "word":
             negated = self._take_word("not")
             test = self._state(_fetcher(operand, bound), operand.token)
         else:
             raise _unexpected("a comparison: ==, !=, is, in, contains or matches", operator)
-        return (lambda item, scope: not test(item, scope)) if negated else test
+        return _negated(test) if negated else test
 
     def _state(self, fetch: _Fetch, token: _Token) -> _Test:
         if self._take_word("empty"):
-            return _emptiness(fetch, token)
+            return _asked(fetch, _one_by_one(_emptiness(token)))
         if self._take_word("nil"):
-            return lambda item, scope: fetch(item, scope) is None
+            return _asked(fetch, _one_by_one(lambda value: value is None))
         raise self._unexpected('"empty" or "nil"')
 
     def _operand(self) -> _Operand:
@@ -277,7 +332,7 @@ def _value_text(operand: _Operand) -> str:
 # Selectors
 
 
-def _fetcher(operand: _Operand, bound: frozenset[str]) -> _Fetch:
+def _fetcher(operand: _Operand, bound: tuple[str, ...]) -> _Fetch:
     """A function that finds what the selector names, None where there is nothing."""
     token, path = operand
     if token.kind in ("string", "raw"):
@@ -285,12 +340,15 @@ def _fetcher(operand: _Operand, bound: frozenset[str]) -> _Fetch:
     elif not path:
         raise FilterError(f"expected a field, found {token.text}", token.position)
     if path[0] in bound:
-        name, rest = path[0], path[1:]
-        return lambda item, scope: _walk(scope[name], rest, token)
-    if len(path) == 1:
-        (only,) = path
-        return lambda item, scope: _member(item, only, token)
-    return lambda item, scope: _walk(item, path, token)
+        place, steps = len(bound) - bound[::-1].index(path[0]), path[1:]
+        return _Fetch(
+            lambda item, scope: _walk(scope[place - 1], steps, token),
+            lambda columns: _walk_all(columns[place], steps, token),
+        )
+    return _Fetch(
+        lambda item, scope: _walk(item, path, token),
+        lambda columns: _walk_all(columns[0], path, token),
+    )
 
 
 def _pointer(text: str, token: _Token) -> tuple[str, ...]:
@@ -303,6 +361,24 @@ def _walk(value: Any, path: tuple[str, ...], token: _Token) -> Any:
     for key in path:
         value = _member(value, key, token)
     return value
+
+
+def _walk_all(values: list[Any], path: tuple[str, ...], token: _Token) -> list[Any]:
+    for key in path:
+        values = _members(values, key, token)
+    return values
+
+
+def _members(values: list[Any], key: str, token: _Token) -> list[Any]:
+    """The same as `_member` of each; nearly always all are of one type."""
+    kinds = set(map(type, values))
+    if len(kinds) == 1:
+        (kind,) = kinds
+        if issubclass(kind, msgspec.Struct) and (attribute := _attributes(kind).get(key)) is not None:
+            return list(map(attrgetter(attribute), values))
+        if kind is dict:
+            return [value.get(key) for value in values]
+    return [_member(value, key, token) for value in values]
 
 
 def _member(value: Any, key: str, token: _Token) -> Any:
@@ -327,21 +403,74 @@ def _attributes(kind: type[msgspec.Struct]) -> Mapping[str, str]:
     return {field.encode_name: field.name for field in msgspec.structs.fields(kind)}
 
 
-def _bindings(value: Any, names: list[str], token: _Token) -> Iterator[dict[str, Any]]:
+# Conditions made of others
+
+
+def _joined(tests: list[_Test], judge: Callable[[Iterable[bool]], bool]) -> _Test:
+    """All or any of the tests, from left to right as far as they matter."""
+    if len(tests) == 1:
+        return tests[0]
+    undecided = not_ if judge is any else bool
+
+    def many(columns: _Columns) -> list[bool]:
+        marks = tests[0].many(columns)
+        for test in tests[1:]:
+            open_still = list(map(undecided, marks))
+            if not any(open_still):
+                break
+            found = iter(test.many(tuple(list(compress(column, open_still)) for column in columns)))
+            marks = [next(found) if still else mark for mark, still in zip(marks, open_still, strict=True)]
+        return marks
+
+    return _Test(lambda item, scope: judge(test.one(item, scope) for test in tests), many)
+
+
+def _negated(test: _Test) -> _Test:
+    return _Test(
+        lambda item, scope: not test.one(item, scope),
+        lambda columns: list(map(not_, test.many(columns))),
+    )
+
+
+def _looped(fetch: _Fetch, inner: _Test, names: int, judge: Callable[[Iterable[bool]], bool], token: _Token) -> _Test:
+    """Whether all or any elements of what is fetched pass the inner test."""
+
+    def one(item: Any, scope: _Scope) -> bool:
+        rounds = _rounds(fetch.one(item, scope), names, token)
+        return judge(inner.one(item, (*scope, *given)) for given in rounds)
+
+    def many(columns: _Columns) -> list[bool]:
+        rounds = [tuple(_rounds(value, names, token)) for value in fetch.many(columns)]
+        counts = list(map(len, rounds))
+        if sum(counts) > ROUNDS_MAX:
+            return [one(item, tuple(scope)) for item, *scope in zip(*columns, strict=True)]
+        if not any(counts):
+            return [judge(())] * len(counts)
+        outer = (list(chain.from_iterable(map(repeat, column, counts))) for column in columns)
+        given = map(list, zip(*chain.from_iterable(rounds), strict=True))
+        marks = iter(inner.many((*outer, *given)))
+        return [judge(tuple(islice(marks, count))) for count in counts]
+
+    return _Test(one, many)
+
+
+def _rounds(value: Any, names: int, token: _Token) -> Iterable[tuple[Any, ...]]:
     """What a loop binds in each round: one name is the element (of a map: the key), two are key and element."""
     if value is None:
-        return
+        return ()
     if isinstance(value, dict):
-        pairs: Iterator[tuple[Any, Any]] = iter(value.items())
-    elif isinstance(value, tuple | list):
-        pairs = iter(enumerate(value))
-    else:
-        raise FilterError(f"any and all go over lists and maps, not over a {_noun(value)}", token.position)
-    for key, element in pairs:
-        if len(names) == 2:
-            yield {names[0]: key, names[1]: element}
-        else:
-            yield {names[0]: key if isinstance(value, dict) else element}
+        return value.items() if names == 2 else zip(value)
+    if isinstance(value, tuple | list):
+        return enumerate(value) if names == 2 else zip(value)
+    raise FilterError(f"any and all go over lists and maps, not over a {_noun(value)}", token.position)
+
+
+def _asked(fetch: _Fetch, check: _Check) -> _Test:
+    """What is asked of the value that a selector finds."""
+    return _Test(
+        lambda item, scope: check.one(fetch.one(item, scope)),
+        lambda columns: check.many(fetch.many(columns)),
+    )
 
 
 # Comparisons
@@ -379,19 +508,26 @@ def _boolean(text: str) -> bool:
     raise ValueError(text)
 
 
-def _equality(fetch: _Fetch, literal: _Literal, token: _Token) -> _Test:
-    text, equals = literal.text, literal.equals
-
-    def test(item: Any, scope: _Scope) -> bool:
-        value = fetch(item, scope)
-        return value == text if type(value) is str else equals(value, token)
-
-    return test
+def _one_by_one(check: Callable[[Any], bool]) -> _Check:
+    return _Check(check, lambda values: list(map(check, values)))
 
 
-def _containment(fetch: _Fetch, literal: _Literal, token: _Token) -> _Test:
-    def test(item: Any, scope: _Scope) -> bool:
-        value = fetch(item, scope)
+def _equality(literal: _Literal, token: _Token) -> _Check:
+    def one(value: Any) -> bool:
+        return literal.equals(value, token)
+
+    def many(values: list[Any]) -> list[bool]:
+        kinds = set(map(type, values)) - {NoneType}
+        wanted = [literal.readings.get(kind) for kind in kinds]
+        if len(wanted) == 1 and wanted[0] is not None:
+            return list(map(eq, values, repeat(wanted[0])))
+        return list(map(one, values))
+
+    return _Check(one, many)
+
+
+def _containment(literal: _Literal, token: _Token) -> _Check:
+    def check(value: Any) -> bool:
         if value is None:
             return False
         if isinstance(value, str | dict):
@@ -400,36 +536,35 @@ def _containment(fetch: _Fetch, literal: _Literal, token: _Token) -> _Test:
             return any(literal.equals(element, token) for element in value)
         raise FilterError(f"a {_noun(value)} contains nothing", token.position)
 
-    return test
+    return _one_by_one(check)
 
 
-def _regexp(fetch: _Fetch, literal: _Literal, token: _Token) -> _Test:
+def _regexp(literal: _Literal, token: _Token) -> _Check:
     try:
         pattern = compile_regexp(literal.text)
     except RegexpError as error:
         raise FilterError(f"the regular expression cannot be read: {error}", token.position) from error
+    found_in = lru_cache(REMEMBERED_MAX)(pattern.search)
 
-    def test(item: Any, scope: _Scope) -> bool:
-        value = fetch(item, scope)
+    def check(value: Any) -> bool:
         if value is None:
             return False
         if not isinstance(value, str):
             raise FilterError(f"a {_noun(value)} cannot be matched with a regular expression", token.position)
-        return pattern.search(value)
+        return found_in(value)
 
-    return test
+    return _one_by_one(check)
 
 
-def _emptiness(fetch: _Fetch, token: _Token) -> _Test:
-    def test(item: Any, scope: _Scope) -> bool:
-        value = fetch(item, scope)
+def _emptiness(token: _Token) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
         if value is None:
             return True
         if isinstance(value, str | bytes | dict | tuple | list):
             return not value
         raise FilterError(f"a {_noun(value)} is never empty", token.position)
 
-    return test
+    return check
 
 
 def _noun(value: Any) -> str:

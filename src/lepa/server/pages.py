@@ -3,10 +3,10 @@
 A page's token is the key of the first item of the next page. Filters apply before items are counted.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TypeVar
 
-from lepa.kit.bexpr import FilterError, Predicate, compile_filter
+from lepa.kit.bexpr import Filter, FilterError, compile_filter
 from lepa.model.errors import LepaError, invalid
 from lepa.rpc.requests import ReadRequest, Request
 
@@ -29,11 +29,9 @@ def page_of(
     where: Callable[[T], bool] | None = None,
 ) -> Page:
     """The page that a request asks for. rows: in order, from the request's token on. where: what counts at all."""
-    passes = _predicate(request.filter)
     items: list[Any] = []
-    for row in rows:
-        if (where is not None and not where(row)) or not _passes(passes, row):
-            continue
+    wanted = _filter(request.filter)
+    for row in _sifted(wanted, rows if where is None else filter(where, rows)):
         if request.per_page and len(items) == request.per_page:
             return Page(tuple(items), token(row))
         items.append(stub(row))
@@ -78,8 +76,10 @@ def namespaced_start(request: ReadRequest) -> tuple[str, str] | None:
 
 def in_namespace(request: ReadRequest) -> Callable[[Any], bool]:
     """Whether a row is in the request's namespace; "*" is all of them that the caller may see."""
-    wanted, seen = request.namespace or "default", visible(request)
-    return lambda row: wanted in ("*", row.namespace) and seen(row.namespace)
+    wanted, names = request.namespace or "default", request.visible
+    if names is None:
+        return (lambda row: True) if wanted == "*" else (lambda row: bool(row.namespace == wanted))
+    return lambda row: wanted in ("*", row.namespace) and row.namespace in names
 
 
 def visible(request: Request) -> Callable[[str], bool]:
@@ -88,7 +88,7 @@ def visible(request: Request) -> Callable[[str], bool]:
     return (lambda namespace: True) if names is None else names.__contains__
 
 
-def _predicate(text: str) -> Predicate | None:
+def _filter(text: str) -> Filter | None:
     if not text:
         return None
     try:
@@ -97,10 +97,8 @@ def _predicate(text: str) -> Predicate | None:
         raise invalid(f"failed to create result paginator: failed to read filter expression: {error}") from error
 
 
-def _passes(predicate: Predicate | None, row: Any) -> bool:
-    if predicate is None:
-        return True
+def _sifted(wanted: Filter | None, rows: Iterable[T]) -> Iterator[T]:
     try:
-        return predicate(row)
+        yield from rows if wanted is None else wanted.sift(rows)
     except FilterError as error:
         raise LepaError("invalid", f"failed to read result page: {error}") from error

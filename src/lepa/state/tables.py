@@ -175,7 +175,7 @@ class Table(Generic[Row]):
 
     def by_creation(self, start: tuple[int, Key] | None = None, *, reverse: bool = False) -> Iterator[Row]:
         """Rows by (create_index, key), from `start` on (downwards from it when reversed)."""
-        return (self.rows[key] for _, key in _walk(self.created, start, reverse))
+        return map(self.rows.__getitem__, map(itemgetter(1), _walk(self.created, start, reverse)))
 
     def with_prefix(self, prefix: str) -> Iterator[Row]:
         """Rows whose key starts with `prefix`, by key. Only for tables with keys of one part."""
