@@ -1,4 +1,4 @@
-"""A server with a large state and its HTTP API, in a process of its own; nothing runs, nothing is scheduled.
+"""A server with a large state and its HTTP API, in a process of its own; nothing runs, and nothing is left to schedule.
 
     python -m benchmarks._large_state JOBS ALLOCATIONS      prints its ports when the state is there
 
@@ -8,18 +8,19 @@ commits C times E new evaluations that have ended, P ms apart.
 
 import asyncio
 import gc
+import random
 import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import uvloop
 from aiohttp import web
 
-from benchmarks.memory import _batches
+from benchmarks.memory import _batches, _node_ids
 from lepa.agent.run import GC_THRESHOLDS, SWITCH_S
 from lepa.api.app import build
 from lepa.api.edge import Edge, Settings
@@ -27,6 +28,7 @@ from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.telemetry import Metrics
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job, TaskGroup
+from lepa.model.node import Node
 from lepa.model.task import Task
 from lepa.server.server import Server
 from lepa.server.settings import ServerSettings
@@ -61,8 +63,14 @@ def _jobs(count: int, each: int) -> Iterator[Put]:
         yield keys.put(keys.job_version_key("default", job.id, 0), job)
 
 
+def _nodes() -> Iterator[Put]:
+    """The nodes that the allocations are on: without them all allocations would have to be replaced."""
+    for node_id in _node_ids(random.Random(1)):
+        yield keys.put(keys.node_key(node_id), Node(id=node_id, name=f"node-{node_id[:8]}", status="ready"))
+
+
 async def _fill(store: MemoryStore, jobs: int, allocations: int) -> None:
-    puts = _jobs(jobs, allocations // 1_000)
+    puts = chain(_nodes(), _jobs(jobs, allocations // 1_000))
     while part := tuple(islice(puts, COMMIT)):
         await store.commit(Txn(part))
     rows = (put for _, batch in _batches() for put in batch)

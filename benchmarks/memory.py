@@ -94,12 +94,16 @@ def measure_load() -> tuple[float, float]:
 def _batches() -> Iterator[tuple[int, list[Put]]]:
     """Revisions and what they write."""
     chance = random.Random(1)
-    nodes = [_uuid(chance) for _ in range(1_000)]
+    nodes = _node_ids(chance)
     for start in range(0, ALLOCATIONS, BATCH):
         evaluation = _uuid(chance)
         numbers = range(start, min(start + BATCH, ALLOCATIONS))
         rows = [_allocation(number, evaluation, nodes, chance) for number in numbers]
         yield start // BATCH + 1, [keys.put(keys.alloc_key(row.id), row) for row in rows]
+
+
+def _node_ids(chance: random.Random) -> list[str]:
+    return [_uuid(chance) for _ in range(1_000)]
 
 
 def _allocation(number: int, evaluation: str, nodes: list[str], chance: random.Random) -> Allocation:
