@@ -203,6 +203,7 @@ class FakeView:
         for alloc in result.updates:
             self.put_alloc(alloc)
         if result.deployment is not None:
+            self.deployments = [each for each in self.deployments if each.id != result.deployment.id]
             self.deployments.append(result.deployment)
         for update in plan.deployment_updates:
             self.set_deployment(update.deployment_id, status=update.status)

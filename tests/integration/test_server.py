@@ -300,6 +300,32 @@ async def test_a_system_job_runs_on_every_node_and_on_those_that_join_later() ->
             await c.until(lambda: c.statuses("probe") == [("run", "running")] * 2, "two")
 
 
+async def test_a_system_job_goes_to_a_share_of_its_nodes_and_back_when_that_fails() -> None:
+    def version(image: str) -> Job:
+        update = make_update(max_parallel=3, canary=50, auto_revert=True, auto_promote=True, progress_deadline=0)
+        group = make_group(update=update)
+        task = replace(group.tasks[0], env={"IMAGE": image})
+        return make_job(type="system", groups=(replace(group, tasks=(task,)),))
+
+    async with cluster() as c, AsyncExitStack() as stack:
+        nodes = [await stack.enter_async_context(FakeNode(c.caller, make_node(f"node-{n}"))) for n in range(3)]
+        await c.register(version("1"))
+        await c.until(lambda: deployment_status(c) == "successful", "the first version")
+        await c.register(version("2"))
+        await c.until(lambda: running_versions(c) == [1, 1, 1], "the second version")
+        await c.until(lambda: deployment_status(c) == "successful", "success")
+        for node in nodes:
+            node.report = lambda alloc: "failed" if alloc.job_version == 2 else "running"
+        await c.register(version("bad"))
+        await c.until(lambda: len(versions(c)) == 4, "a fourth version")
+        made = c.server.replica.snapshot.job_deployments("default", "web")
+        failed = next(deployment for deployment in made if deployment.job_version == 2)
+        assert failed.status_description == "Failed due to unhealthy allocations - rolling back to job version 1"
+        assert failed.task_groups["web"].desired_canaries == 2
+        await c.until(lambda: running_versions(c) == [3, 3, 3], "the stable version again")
+        await c.until(lambda: deployment_status(c) == "successful", "success again")
+
+
 async def test_a_periodic_job_launches_children() -> None:
     every_second = PeriodicConfig(specs=("* * * * * * *",))
     async with cluster() as c, FakeNode(c.caller, make_node("node-1"), completes):

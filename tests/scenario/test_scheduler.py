@@ -35,6 +35,7 @@ class Cluster:
         self.view = FakeView()
         self.start_ns = self.view.now_ns
         self.names: dict[str, str] = {}
+        self.known_deployments: set[str] = set()
         self.view.configuration = SchedulerConfiguration(
             preemption_config=PreemptionConfig(service_scheduler_enabled=True)
         )
@@ -131,8 +132,12 @@ class Cluster:
     def _told(self, outcome: Outcome, before: set[str]) -> list[str]:
         plan = outcome.plan
         told = []
-        if plan.deployment is not None:
+        if plan.deployment is not None and plan.deployment.id in self.known_deployments:
+            wanted = ", ".join(f"{n} {state.desired_total}" for n, state in plan.deployment.task_groups.items())
+            told.append(f"deployment wants {wanted}")
+        elif plan.deployment is not None:
             told.append(f"deployment opened: {plan.deployment.status_description}")
+        self.known_deployments |= {each.id for each in self.view.deployments}
         told += [f"deployment {update.status}: {update.status_description}" for update in plan.deployment_updates]
         for stop in plan.stops:
             told.append(f"{stop.desired_status} {self._named(self.view.alloc(stop.alloc_id))}: {stop.description}")

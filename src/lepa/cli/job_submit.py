@@ -199,9 +199,6 @@ def dry_run(session: Session, answer: Json) -> list[str]:
         lines += [f"  {line}" for line in placement.failures(failed)]
     else:
         lines = [paint("- All tasks successfully allocated.", "green")]
-    for evaluation in answer.get("CreatedEvals") or ():
-        if evaluation.get("TriggeredBy") == "rolling-update":
-            lines.append("- Rolling update, next evaluation will follow.")
     launch = answer.get("NextPeriodicLaunch") or ZERO_TIME
     if launch != ZERO_TIME:
         lines.append(f"- If submitted now, next periodic launch would be at {launch} ({session.ago(launch)}).")

@@ -78,7 +78,7 @@ class Monitor:
 
     def _deployment_of(self, evaluation: Json) -> str:
         """The deployment that placing a new version has begun; an evaluation made by hand has none of its own."""
-        if evaluation.get("TriggeredBy") != "job-register" or evaluation.get("Type") != "service":
+        if evaluation.get("TriggeredBy") != "job-register" or evaluation.get("Type") not in ("service", "system"):
             return ""
         path = f"/v1/job/{segment(evaluation['JobID'])}/deployment"
         answer = self._session.nomad.find(path, {"namespace": evaluation.get("Namespace")})

@@ -11,21 +11,16 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from lepa.model.allocation import Allocation
-from lepa.model.deployment import Deployment, DeploymentState
+from lepa.model.deployment import DeploymentState
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job, TaskGroup
-from lepa.model.plan import DeploymentStatusUpdate
 from lepa.model.usage import is_stopped
-from lepa.scheduler.alloc_sets import ACTIVE_DEPLOYMENTS
 from lepa.scheduler.changes import Changes, stop_group
 from lepa.scheduler.group_step import GroupStep, JobNow, is_healthy
+from lepa.scheduler.rollout import complete_when_done, current_deployment, new_deployment
 from lepa.scheduler.updates import find_group
 from lepa.scheduler.view import View
 
-CANCELLED_STOPPED = "Cancelled because job is stopped"
-CANCELLED_NEWER = "Cancelled due to newer version of job"
-DEPLOYMENT_RUNNING = "Deployment is running"
-DEPLOYMENT_DONE = "Deployment completed successfully"
 DEPLOYMENT_PENDING = "Deployment is pending, waiting for peer region"
 
 
@@ -38,8 +33,9 @@ class _Reconciler:
     def __init__(self, evaluation: Evaluation, view: View, now_ns: int, new_id: Callable[[], str]) -> None:
         self._evaluation, self._view, self._now_ns, self._new_id = evaluation, view, now_ns, new_id
         self._changes = Changes()
-        self._job = view.job(evaluation.namespace, evaluation.job_id)
-        self._deployment = self._current_deployment()
+        job = view.job(evaluation.namespace, evaluation.job_id)
+        self._job = job if job is not None and not job.stop else None
+        self._deployment = current_deployment(evaluation, view, self._job, self._changes)
         self._opened: dict[str, DeploymentState] = {}
         self._deployment_id = self._deployment.id if self._deployment else ""
 
@@ -47,7 +43,7 @@ class _Reconciler:
         by_group: dict[str, list[Allocation]] = {}
         for alloc in self._view.job_allocations(self._evaluation.namespace, self._evaluation.job_id):
             by_group.setdefault(alloc.task_group, []).append(alloc)
-        job = self._job if self._job is not None and not self._job.stop else None
+        job = self._job
         for name in sorted(by_group):
             if job is None or find_group(job, name) is None:
                 stop_group(self._changes, self._view, name, by_group[name])
@@ -61,48 +57,11 @@ class _Reconciler:
 
     # Deployments.
 
-    def _current_deployment(self) -> Deployment | None:
-        """The deployment of the present version, whatever its status; one of another version is cancelled."""
-        job, evaluation = self._job, self._evaluation
-        latest = self._view.latest_deployment(evaluation.namespace, evaluation.job_id)
-        if latest is None:
-            return None
-        if job is None or job.stop:
-            self._cancel(latest, CANCELLED_STOPPED)
-            return None
-        if latest.job_version != job.version or latest.job_create_index != job.create_index:
-            self._cancel(latest, CANCELLED_NEWER)
-            return None
-        return latest
-
-    def _cancel(self, deployment: Deployment, reason: str) -> None:
-        if deployment.status in ACTIVE_DEPLOYMENTS:
-            update = DeploymentStatusUpdate(deployment_id=deployment.id, status="cancelled", status_description=reason)
-            self._changes.deployment_updates.append(update)
-
     def _open_deployment(self, job: Job) -> None:
         if not self._opened:
             return
-        states = self._opened.values()
-        description = DEPLOYMENT_RUNNING
-        waiting = [state for state in states if state.desired_canaries]
-        if waiting and all(state.auto_promote for state in waiting):
-            description += " pending automatic promotion"
-        elif waiting:
-            description += " but requires manual promotion"
-        self._changes.deployment = Deployment(
-            id=self._deployment_id,
-            namespace=job.namespace,
-            job_id=job.id,
-            job_version=job.version,
-            job_modify_index=job.modify_index,
-            job_spec_modify_index=job.job_modify_index,
-            job_create_index=job.create_index,
-            task_groups=self._opened,
-            status_description=description,
-            eval_priority=self._evaluation.priority,
-            create_time=self._now_ns,
-            modify_time=self._now_ns,
+        self._changes.deployment = new_deployment(
+            self._deployment_id, job, self._evaluation, self._opened, self._now_ns
         )
         if job.multiregion is not None:
             self._wait_for_peers()
@@ -118,20 +77,17 @@ class _Reconciler:
         self._changes = Changes(deployment=waiting, deployment_updates=cancelled, desired=self._changes.desired)
 
     def _complete_deployment(self, by_group: dict[str, list[Allocation]]) -> None:
-        """A deployment is done when nothing is left to change and every group has its healthy allocations."""
+        """Done is what has nothing left to change and as many healthy allocations as it wants."""
         deployment, changes = self._deployment, self._changes
-        if deployment is None or deployment.status != "running" or deployment.is_multiregion:
-            return
         if changes.placements or changes.stops or changes.updates or changes.followups or changes.deployment:
             return
-        for name, state in deployment.task_groups.items():
+
+        def is_done(name: str, state: DeploymentState) -> bool:
+            assert deployment is not None
             healthy = [a for a in by_group.get(name, ()) if not is_stopped(a) and is_healthy(a, deployment.id)]
-            if len(healthy) < state.desired_total or (state.desired_canaries and not state.promoted):
-                return
-        update = DeploymentStatusUpdate(
-            deployment_id=deployment.id, status="successful", status_description=DEPLOYMENT_DONE
-        )
-        changes.deployment_updates.append(update)
+            return len(healthy) >= state.desired_total
+
+        complete_when_done(deployment, changes, is_done)
 
     # Groups.
 

@@ -29,7 +29,8 @@ from lepa.model.deployment import DeploymentState
 from lepa.model.job import Job
 from lepa.model.policies import DisconnectStrategy, ReschedulePolicy
 from lepa.scheduler.changes import LOST, MIGRATING, NOT_NEEDED, NOT_NEEDED_RECONNECT, RESCHEDULED, UPDATING, Changes
-from lepa.scheduler.reconcile import CANCELLED_NEWER, CANCELLED_STOPPED, reconcile
+from lepa.scheduler.reconcile import reconcile
+from lepa.scheduler.rollout import CANCELLED_NEWER, CANCELLED_STOPPED
 
 NOW = 100 * HOUR
 

@@ -3,10 +3,10 @@
 from typing import Any
 
 import msgspec
-from tests.builders import make_alloc, make_eval, make_group, make_job, make_node, make_task, make_update
+from tests.builders import make_alloc, make_eval, make_group, make_job, make_node, make_task
 from tests.fake_view import FakeView
 
-from lepa.kit.durations import SECOND, parse_rfc3339
+from lepa.kit.durations import SECOND
 from lepa.model.allocation import DesiredTransition
 from lepa.model.constraint import Constraint
 from lepa.model.job import Job
@@ -132,27 +132,6 @@ def test_sysbatch_work_that_ended_is_not_run_again_until_the_job_changes() -> No
     view.put_job(system("sysbatch", env="2"))
     evaluate(view)
     assert len([alloc for alloc in view.wanted() if alloc.job_version == 1]) == 3
-
-
-def test_an_update_rolls_over_the_nodes() -> None:
-    """B073: one at a time, and the next only when the one before has started."""
-    update = make_update(max_parallel=1, stagger=10 * SECOND)
-    view = view_of(system(update=update), nodes=4)
-    evaluate(view)
-    view.put_job(system(update=update, env="new"))
-    job = view.job("default", "web")
-    outcome = view.evaluate(make_eval(job=job))
-    assert outcome.plan.annotations["web"].destructive_update == 1
-    (following,) = outcome.new_evaluations
-    assert following.triggered_by == "rolling-update"
-    assert parse_rfc3339(following.wait_until) == view.now_ns + 10 * SECOND
-    assert outcome.evaluation.next_eval == following.id
-    assert view.evaluate(following).plan.annotations["web"].destructive_update == 0
-    for _ in range(4):
-        view.run_clients()
-        view.evaluate(following)
-    assert {alloc.job_version for alloc in view.wanted()} == {1}
-    assert len(view.wanted()) == 4
 
 
 def test_a_change_in_place_keeps_the_allocations() -> None:

@@ -13,6 +13,8 @@ goes on, in this order:
     unhealthy allocations wait for permission        let them be replaced
     somebody became healthy since the last look      look again: the next step may be due
 
+Which nodes a system job is wanted on changes while it is rolled out, so its scheduler says when it has succeeded.
+
 A deployment that is held (paused, or by other regions) is only watched for failures of the first kind. One whose job
 has a newer version is the scheduler's to cancel.
 """
@@ -93,9 +95,9 @@ def _decide(snapshot: Snapshot, deployment: Deployment, now_ns: int) -> Order | 
         return None
     if (late := _late(snapshot, deployment, now_ns)) is not None:
         return Order("fail", deployment.id, commands.NO_PROGRESS, revert=late.auto_revert)
-    if _succeeded(deployment) and deployment.is_multiregion:
-        return Order("block", deployment.id, commands.BLOCKED)
-    if _succeeded(deployment):
+    if job.type != "system" and _succeeded(deployment):
+        if deployment.is_multiregion:
+            return Order("block", deployment.id, commands.BLOCKED)
         return Order("succeed", deployment.id, commands.SUCCESSFUL)
     if _may_promote(snapshot, deployment):
         return Order("promote", deployment.id, "all canaries are healthy")

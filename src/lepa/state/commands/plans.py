@@ -63,7 +63,7 @@ def apply_plan(draft: Draft, plan: Plan) -> None:
 
 
 def _store_deployment(draft: Draft, wanted: Deployment) -> None:
-    """A new deployment; of one that is there already only what is wanted changes, not what has been counted."""
+    """A new deployment; of one that is there already only what is wanted changes, not what became of it meanwhile."""
     present = draft.deployment(wanted.id)
     if present is None:
         draft.put_deployment(replace(wanted, create_time=draft.now_ns, modify_time=draft.now_ns))
@@ -76,15 +76,7 @@ def _store_deployment(draft: Draft, wanted: Deployment) -> None:
         )
         for name, state in wanted.task_groups.items()
     }
-    draft.put_deployment(
-        replace(
-            present,
-            task_groups=groups,
-            status=wanted.status,
-            status_description=wanted.status_description,
-            modify_time=draft.now_ns,
-        )
-    )
+    draft.put_deployment(replace(present, task_groups=groups, modify_time=draft.now_ns))
 
 
 def _stop(draft: Draft, stop: AllocationStop) -> Allocation | None:
