@@ -673,6 +673,7 @@ def test_reads_about_one_thing_wake_when_it_changes(agent: Agent, world: Place, 
     """B142, of jobs/statuses."""
     target = f"/v1/{_filled(path, world)}"
     index = agent.request("GET", target).index
+    restarts = agent.get(f"/v1/allocation/{world['alloc']}")["TaskStates"]["main"]["Restarts"]
     answers: list[Answer] = []
     reader = threading.Thread(target=lambda: answers.append(agent.request("GET", f"{target}?index={index}&wait=20s")))
     reader.start()
@@ -680,10 +681,16 @@ def test_reads_about_one_thing_wake_when_it_changes(agent: Agent, world: Place, 
         agent.put("/v1/job/web/stable", {"JobID": "web", "JobVersion": 1, "Stable": False})
     else:
         agent.put(f"/v1/client/allocation/{world['alloc']}/restart", {"TaskName": "main"})
+        restarts += 1
     reader.join(10)
     assert not reader.is_alive()
     assert answers[0].index > index
-    agent.alloc_until(world["alloc"], lambda alloc: alloc["TaskStates"]["main"]["State"] == "running")
+
+    def again(alloc: Any) -> bool:
+        state = alloc["TaskStates"]["main"]
+        return bool((state["State"], state["Restarts"]) == ("running", restarts))
+
+    agent.alloc_until(world["alloc"], again)
 
 
 def test_a_summary_wakes_when_its_counts_change(agent: Agent) -> None:

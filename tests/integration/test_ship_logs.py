@@ -18,12 +18,17 @@ from tests import components, receivers
 from tests.builders import make_alloc, make_job, make_node
 
 from lepa.client.alloc_dir import AllocDir
-from lepa.client.shipping.settings import ShipSettings, check
+from lepa.client.hooks.artifact_settings import LINK_LOCAL
+from lepa.client.hooks.protocol import Setup
+from lepa.client.shipping.formats import Line, Origin
+from lepa.client.shipping.receivers import Doors, Unsent, receiver
+from lepa.client.shipping.settings import ShipSettings, check, of_job
 from lepa.client.shipping.shipper import ShipHook, Shipping, read_places
 from lepa.client.task_env import Directories
 from lepa.client.task_env import Place as TaskPlace
 from lepa.kit.sources import SeededRandom, SystemClock
 from lepa.kit.telemetry import Metrics
+from lepa.model.task import LogShip
 
 TASK = "main"
 
@@ -63,16 +68,27 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
 class Sender:
     """Follows the task for one receiver, as a node does."""
 
-    def __init__(self, http: aiohttp.ClientSession, task: Task, settings: ShipSettings) -> None:
+    def __init__(self, http: aiohttp.ClientSession, task: Task, settings: ShipSettings | LogShip) -> None:
         self.metrics = Metrics()
-        self.shipping = Shipping([check(settings)], http, SystemClock(), SeededRandom(1), self.metrics)
-        (self.hook,) = self.shipping.hooks(task.directory, task.place)
+        self.notes: list[tuple[str, str]] = []
+        self.place = task.place
+        if isinstance(settings, LogShip):
+            logs = msgspec.structs.replace(task.place.task.log_config, ship=(settings,))
+            self.place = task.place._replace(task=msgspec.structs.replace(task.place.task, log_config=logs))
+        operators = [check(settings)] if isinstance(settings, ShipSettings) else []
+        doors = Doors(http), Doors(http, LINK_LOCAL)
+        self.shipping = Shipping(operators, *doors, SystemClock(), SeededRandom(1), self.metrics)
+        (self.hook,) = self.shipping.hooks(task.directory, self.place)
+
+    def note(self, kind: str, message: str) -> None:
+        self.notes.append((kind, message))
 
     def total(self, name: str) -> float:
         return sum(value for (found, _), value in self.metrics.totals.items() if found == name)
 
     async def start(self) -> "Sender":
-        await self.hook.poststart(None, None)  # type: ignore[arg-type]
+        env = {"NOMAD_ALLOC_INDEX": "7"}
+        await self.hook.poststart(Setup(self.place, env, self), None)  # type: ignore[arg-type]
         return self
 
     async def end(self) -> None:
@@ -118,6 +134,36 @@ async def test_rsyslog_has_every_line_with_its_origin(
     assert 'team="a"' in data
     assert [line[0] for line in rsyslog.lines() if line[4] == "stderr"] == ["131"]
     assert sender.total("lepa.logs.lines_shipped") == 53
+
+
+async def test_a_task_names_receivers_of_its_own(
+    tmp_path: Path, rsyslog: receivers.Rsyslog, task: Task, http: aiohttp.ClientSession
+) -> None:
+    """Its texts may name what else the task may; places that no job's output goes to stay closed."""
+    address = f"udp://127.0.0.1:{rsyslog.ports[0]}"
+    labels = {"index": "${NOMAD_ALLOC_INDEX}"}
+    ship = LogShip(name="own", type="syslog", address=address, labels=labels, streams=("stderr",))
+    sender = await Sender(http, task, ship).start()
+    task.write("not this\n")
+    task.write("this\n", "stderr")
+    await until(rsyslog.lines)
+    await sender.end()
+    ((*_, data, text),) = rsyslog.lines()
+    assert 'index="7"' in data
+    assert text.strip() == "this"
+    assert sender.metrics.totals[("lepa.logs.lines_shipped", (("receiver", "of jobs"),))] == 1
+
+    for kind, address in (("fluentd", "tcp://169.254.169.254:1"), ("syslog", "udp://169.254.169.254:1")):
+        closed = receiver(
+            of_job(LogShip(name="x", type=kind, address=address), {}), Doors(http, LINK_LOCAL), SeededRandom(1)
+        )
+        with pytest.raises(Unsent, match=r"in 169\.254\.0\.0/16, where no job's output is sent"):
+            await closed.send([Line("stdout", b"x", 1)], Origin("n", "default", "j", "g", "t", "a"))
+    wrong = await Sender(
+        http, task, LogShip(name="own", type="syslog", address="udp://a:${NOMAD_ALLOC_INDEX}x")
+    ).start()
+    ((kind, message),) = wrong.notes
+    assert (kind, 'found "udp://a:7x"' in message) == ("Log Shipping Failed", True)
 
 
 async def test_the_fluentd_projects_receiver_takes_and_acknowledges(
@@ -264,7 +310,7 @@ async def test_a_receiver_that_never_answers_holds_up_neither_the_task_nor_its_e
 
 def test_disabled_logs_are_not_followed(task: Task, http: aiohttp.ClientSession) -> None:
     settings = [ShipSettings("a", "syslog", "unix:///dev/log")]
-    shipping = Shipping(settings, http, SystemClock(), SeededRandom(1), Metrics())
+    shipping = Shipping(settings, Doors(http), Doors(http), SystemClock(), SeededRandom(1), Metrics())
     logs = msgspec.structs.replace(task.place.task.log_config, disabled=True)
     place = task.place._replace(task=msgspec.structs.replace(task.place.task, log_config=logs))
     assert shipping.hooks(task.directory, place) == []

@@ -49,6 +49,7 @@ from lepa.client.node_options import hidden_variables
 from lepa.client.server_link import ServerLink
 from lepa.client.service_sync import ServiceSync
 from lepa.client.settings import ClientSettings
+from lepa.client.shipping.receivers import Doors
 from lepa.client.shipping.shipper import Shipping
 from lepa.client.storage.host_plugins import Plugin, find_plugins
 from lepa.client.storage.host_volumes import HostVolumes
@@ -202,7 +203,8 @@ class Client:
         self._overlays = Overlays(self._settings, self._state, self._link, self._clock, self._overlays_changed)
         self._networks = Networks(self._settings, self._state, self._overlays)
         self._downloads = guarded_session(self._settings.artifacts)
-        self._shipping = Shipping(self._settings.ship_logs, self._http, self._clock, self._random, self._metrics)
+        own, of_jobs = Doors(self._http), Doors(self._downloads, self._settings.artifacts.denied_networks)
+        self._shipping = Shipping(self._settings.ship_logs, own, of_jobs, self._clock, self._random, self._metrics)
         self._csi_plugins = CsiPlugins(self._settings.directory, self._clock, self._plugins_changed)
         self._csi_mounts = CsiMounts(self._csi_plugins, self._state, self._link, self._clock)
         self._allocations = Allocations(self._settings, self._state, self._link, self._clock)

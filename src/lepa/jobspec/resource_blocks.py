@@ -103,12 +103,26 @@ RESOURCES = block(
     one(NUMA, "NUMA"),
 )
 
+LOG_SHIP = block(
+    "ship",
+    string("type", "Type"),
+    string("address", "Address"),
+    strings("streams", "Streams"),
+    string_map("labels", "Labels"),
+    string("facility", "Facility"),
+    string("tag", "Tag"),
+    string_map("headers", "Headers"),
+    duration("timeout", "Timeout"),
+    label="Name",
+)
+
 LOGS = block(
     "logs",
     integer("max_files", "MaxFiles"),
     integer("max_file_size", "MaxFileSizeMB"),
     boolean("enabled", "Enabled"),
     boolean("disabled", "Disabled"),
+    many(LOG_SHIP, "Ship"),
 )
 
 VOLUME_MOUNT = block(

@@ -22,7 +22,7 @@ from lepa.model.plan import DesiredUpdates
 from lepa.model.policies import MultiregionRegion, ScalingPolicy
 from lepa.model.resources import NetworkResource, Port, RequestedDevice
 from lepa.model.service import Service, ServiceCheck
-from lepa.model.task import Action, Secret, Task, TaskArtifact, Template
+from lepa.model.task import Action, LogShip, Secret, Task, TaskArtifact, Template
 from lepa.model.wire import Wire
 
 DiffType = Literal["None", "Added", "Deleted", "Edited"]
@@ -87,6 +87,7 @@ _NOT_SHOWN: Mapping[type, frozenset[str]] = {
 
 _IDENTITY: Mapping[type, str] = {
     Action: "name",
+    LogShip: "name",
     MultiregionRegion: "name",
     Port: "label",
     RequestedDevice: "name",
@@ -254,8 +255,8 @@ def _members(kind: type[msgspec.Struct]) -> tuple[_Member, ...]:
 
 
 def _shape(declared: Any) -> Any:
-    options = [option for option in typing.get_args(declared) if option is not type(None)]
-    if type(None) in typing.get_args(declared) and len(options) == 1:
+    options = [option for option in typing.get_args(declared) if option not in (type(None), msgspec.UnsetType)]
+    if 1 == len(options) < len(typing.get_args(declared)):
         return _shape(options[0])
     origin, arguments = typing.get_origin(declared), typing.get_args(declared)
     if origin is dict:

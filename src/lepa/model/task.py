@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from msgspec import field
+from msgspec import UNSET, UnsetType, field
 
 from lepa.model.constraint import Affinity, Constraint
 from lepa.model.identity import WorkloadIdentity
@@ -12,13 +12,41 @@ from lepa.model.service import Service
 from lepa.model.wire import Wire
 
 
+class LogShip(Wire, frozen=True):
+    """A receiver that a task's output is sent to as well: `logs { ship "NAME" { … } }`. Nomad has none.
+
+    type: "syslog" (RFC 5424), "fluentd" (the forward protocol, which Fluent Bit and Vector speak too) or "loki" (its
+    push API, by JSON). address: udp:// or tcp:// for syslog, tcp:// for fluentd, http(s):// for loki. labels: added to
+    every line. facility: of syslog. tag: of fluentd. headers: of loki's requests. timeout: how long one batch may take.
+    """
+
+    name: str = ""
+    type: str = ""
+    address: str = ""
+    streams: tuple[str, ...] = ("stdout", "stderr")
+    labels: dict[str, str] = {}
+    facility: str = "local0"
+    tag: str = "lepa"
+    headers: dict[str, str] = {}
+    timeout: int = 10_000_000_000
+
+
 class LogConfig(Wire, frozen=True):
-    """Rotation of a task's stdout and stderr files."""
+    """Rotation of a task's stdout and stderr files, and who gets what is written to them.
+
+    ship: left out where there is none, so that whoever knows Nomad's keys finds those and no other.
+    """
 
     max_files: int = 10
     max_file_size_mb: int = 10
     enabled: bool | None = None
     disabled: bool = False
+    ship: tuple[LogShip, ...] | UnsetType = UNSET
+
+    @property
+    def receivers(self) -> tuple[LogShip, ...]:
+        """Those of `ship`, if any."""
+        return () if self.ship is UNSET else self.ship
 
 
 class TaskArtifact(Wire, frozen=True):

@@ -10,6 +10,7 @@ from lepa.model.job import TaskGroup
 from lepa.model.placement_checks import placement_problems
 from lepa.model.policy_checks import restart_problems
 from lepa.model.resources import Resources
+from lepa.model.ship_checks import job_receiver_problems
 from lepa.model.task import Action, LogConfig, Task, TaskArtifact, Template
 
 CPU_MIN_MHZ = 1
@@ -111,6 +112,7 @@ def _logs(logs: LogConfig, disk_mb: int) -> Iterator[str]:
     needed = logs.max_files * logs.max_file_size_mb
     if not logs.disabled and disk_mb <= needed:
         yield f"log storage ({needed} MB) must be less than requested disk capacity ({disk_mb} MB)"
+    yield from job_receiver_problems(logs.receivers)
 
 
 def _templates(templates: tuple[Template, ...]) -> Iterator[str]:

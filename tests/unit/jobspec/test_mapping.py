@@ -98,6 +98,8 @@ def test_blocks_are_objects_lists_or_objects_by_label() -> None:
           task "two" {}
         }"""
     )["TaskGroups"][0]
+    logs = task('logs {\n ship "team" { type = "loki" }\n }')["LogConfig"]
+    assert logs == {"Ship": [{"Name": "team", "Type": "loki"}]}
     assert found == {
         "Name": "g",
         "RestartPolicy": {"Attempts": 1},

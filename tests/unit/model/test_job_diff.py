@@ -11,6 +11,7 @@ from lepa.model.job import Job
 from lepa.model.job_diff import FieldDiff, JobDiff, ObjectDiff, TaskDiff, TaskGroupDiff, annotate, diff_jobs
 from lepa.model.job_rules import canonicalise
 from lepa.model.plan import DesiredUpdates
+from lepa.model.wire import to_builtins
 
 RAW: dict[str, Any] = {
     "ID": "web",
@@ -217,6 +218,17 @@ def test_a_changed_count_says_what_it_forces(count: int, annotation: str) -> Non
 def test_a_changed_task_says_what_it_forces(change: Callable[[Any], Any], annotation: str) -> None:
     diff = annotate(_edited(lambda job, group, task: change(task)), {})
     assert {task.annotations for task in _group(diff).tasks} == {(annotation,)}
+
+
+def test_a_receiver_of_output_is_shown_by_its_name() -> None:
+    """It is lepa's own, and no key of jobs that have none."""
+    assert "Ship" not in to_builtins(JOB)["TaskGroups"][0]["Tasks"][0]["LogConfig"]
+    ship = {"Name": "team", "Type": "syslog", "Address": "udp://a:1", "Labels": {"release": "7"}}
+    diff = _edited(lambda job, group, task: task.update(LogConfig={"Ship": [ship]}))
+    (logs,) = _task(diff).objects
+    (shown,) = logs.objects
+    assert (logs.name, shown.name, shown.type) == ("LogConfig", "Ship", "Added")
+    assert ("Labels[release]", "7") in [(field.name, field.new) for field in shown.fields]
 
 
 def test_tasks_of_new_and_removed_groups_are_created_and_destroyed() -> None:

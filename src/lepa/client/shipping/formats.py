@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from lepa.client.shipping.settings import FACILITIES
 from lepa.kit.durations import rfc3339
+from lepa.model.ship_checks import FACILITIES
 
 SECOND_NS = 1_000_000_000
 SYSLOG_BYTES_MAX = 8 * 1024

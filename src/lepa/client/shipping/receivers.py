@@ -3,11 +3,12 @@
 import asyncio
 import socket
 from collections.abc import Sequence
-from typing import Protocol
-from urllib.parse import urlsplit
+from typing import Any, NamedTuple, Protocol
+from urllib.parse import SplitResult, urlsplit
 
 import aiohttp
 
+from lepa.client.hooks.artifact_settings import denied
 from lepa.client.shipping.formats import Line, Origin, acknowledged, forward, octet_counted, push, syslog
 from lepa.client.shipping.settings import ShipSettings
 from lepa.kit.sources import Random
@@ -24,6 +25,13 @@ class Unsent(Exception):
         self.again = again
 
 
+class Doors(NamedTuple):
+    """How receivers are reached. denied: networks that no connection of theirs may lead to; the session keeps to it."""
+
+    http: aiohttp.ClientSession
+    denied: tuple[str, ...] = ()
+
+
 class Receiver(Protocol):
     """Where lines of one task go."""
 
@@ -34,20 +42,35 @@ class Receiver(Protocol):
         """Let go of the connection."""
 
 
-def receiver(settings: ShipSettings, http: aiohttp.ClientSession, random: Random) -> Receiver:
+def receiver(settings: ShipSettings, doors: Doors, random: Random) -> Receiver:
     """A receiver of the settings' type."""
     if settings.type == "loki":
-        return Loki(settings, http)
+        return Loki(settings, doors.http)
     if settings.type == "fluentd":
-        return Fluentd(settings, random)
-    return SyslogStream(settings) if urlsplit(settings.address).scheme == "tcp" else SyslogDatagrams(settings)
+        return Fluentd(settings, doors.denied, random)
+    if urlsplit(settings.address).scheme == "tcp":
+        return SyslogStream(settings, doors.denied)
+    return SyslogDatagrams(settings, doors.denied)
+
+
+async def resolved(address: SplitResult, kind: socket.SocketKind, denied_networks: Sequence[str]) -> tuple[Any, ...]:
+    """Family, kind, protocol and socket address to connect to; judged here, so that no second answer leads elsewhere.
+
+    Raises OSError for a name that is not known, or whose address is in a denied network.
+    """
+    found = await asyncio.get_running_loop().getaddrinfo(address.hostname, address.port, type=kind)
+    family, kind, protocol, _, target = found[0]
+    if network := denied(str(target[0]), denied_networks):
+        raise PermissionError(f"{target[0]} is in {network}, where no job's output is sent")
+    return family, kind, protocol, target
 
 
 class _Connection:
     """A stream to an address; opened when it is first needed."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, denied_networks: Sequence[str]) -> None:
         self._address = urlsplit(address)
+        self._denied = denied_networks
         self._streams: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
     async def open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -58,7 +81,8 @@ class _Connection:
             if self._address.scheme == "unix":
                 self._streams = await asyncio.open_unix_connection(self._address.path)
             else:
-                self._streams = await asyncio.open_connection(self._address.hostname, self._address.port)
+                *_, target = await resolved(self._address, socket.SOCK_STREAM, self._denied)
+                self._streams = await asyncio.open_connection(target[0], target[1])
         return self._streams
 
     def drop(self) -> None:
@@ -71,9 +95,9 @@ class _Connection:
 class SyslogStream:
     """Syslog over TCP. It has no answers: what the kernel took before a connection broke may be lost."""
 
-    def __init__(self, settings: ShipSettings) -> None:
+    def __init__(self, settings: ShipSettings, denied_networks: Sequence[str]) -> None:
         self._settings = settings
-        self._connection = _Connection(settings.address)
+        self._connection = _Connection(settings.address, denied_networks)
 
     async def send(self, lines: Sequence[Line], origin: Origin) -> None:
         """All lines in one write."""
@@ -96,9 +120,10 @@ class SyslogStream:
 class SyslogDatagrams:
     """Syslog over UDP or a Unix socket: one datagram a line, which may be lost on its way."""
 
-    def __init__(self, settings: ShipSettings) -> None:
+    def __init__(self, settings: ShipSettings, denied_networks: Sequence[str]) -> None:
         self._settings = settings
         self._address = urlsplit(settings.address)
+        self._denied = denied_networks
         self._socket: socket.socket | None = None
 
     async def send(self, lines: Sequence[Line], origin: Origin) -> None:
@@ -119,8 +144,7 @@ class SyslogDatagrams:
             made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
             target: object = self._address.path
         else:
-            found = await loop.getaddrinfo(self._address.hostname, self._address.port, type=socket.SOCK_DGRAM)
-            family, kind, protocol, _, target = found[0]
+            family, kind, protocol, target = await resolved(self._address, socket.SOCK_DGRAM, self._denied)
             made = socket.socket(family, kind, protocol)
         made.setblocking(False)
         try:
@@ -141,10 +165,10 @@ class SyslogDatagrams:
 class Fluentd:
     """Fluentd's forward protocol: a batch counts as sent when it was acknowledged."""
 
-    def __init__(self, settings: ShipSettings, random: Random) -> None:
+    def __init__(self, settings: ShipSettings, denied_networks: Sequence[str], random: Random) -> None:
         self._settings = settings
         self._random = random
-        self._connection = _Connection(settings.address)
+        self._connection = _Connection(settings.address, denied_networks)
 
     async def send(self, lines: Sequence[Line], origin: Origin) -> None:
         """One batch, one answer."""

@@ -1,36 +1,26 @@
-"""Pure: settings of the receivers: `client { ship_logs "NAME" { … } }`."""
+"""Pure: who gets what tasks write: `client { ship_logs "NAME" { … } }`, and `logs { ship "NAME" { … } }` of tasks."""
 
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
-from urllib.parse import urlsplit
 
 import msgspec
 
+from lepa.client.task_env import interpolate
 from lepa.model.errors import invalid
+from lepa.model.ship_checks import receiver_problems
+from lepa.model.task import LogShip
 
-SCHEMES = {
-    "syslog": ("udp", "tcp", "unix"),
-    "fluentd": ("tcp", "unix"),
-    "loki": ("http", "https"),
-}
-FACILITIES = (
-    *("kern", "user", "mail", "daemon", "auth", "syslog", "lpr", "news", "uucp", "cron", "authpriv", "ftp"),
-    *("ntp", "audit", "alert", "clock"),
-    *(f"local{number}" for number in range(8)),
-)
-"""By their numbers (RFC 5424, table 1)."""
 OPT_IN_META = "ship_logs"
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
+NS_IN_S = 1_000_000_000
 
 
 class ShipSettings(msgspec.Struct, frozen=True):
-    """One receiver.
+    """One receiver; what it says beside LogShip:
 
-    type: "syslog" (RFC 5424), "fluentd" (the forward protocol, which Fluent Bit and Vector speak too) or "loki" (its
-    push API, by JSON). address: udp://, tcp:// or unix:// for syslog, tcp:// or unix:// for fluentd, http(s):// for
-    loki. jobs, namespaces: patterns of those whose output is sent. streams: "stdout", "stderr". opt_in: only tasks
-    whose meta `ship_logs` names this receiver. labels: added to every line. facility: of syslog. tag: of fluentd.
-    headers: of loki's requests. timeout_s: how long one batch may take.
+    address: unix:// too, for syslog and fluentd. jobs, namespaces: patterns of those whose output is sent. opt_in: only
+    tasks whose meta `ship_logs` names this receiver. of_job: a job named it, so that it is guarded where the connection
+    leads. timeout_s: how long one batch may take.
     """
 
     name: str
@@ -40,34 +30,24 @@ class ShipSettings(msgspec.Struct, frozen=True):
     namespaces: tuple[str, ...] = ("*",)
     streams: tuple[str, ...] = ("stdout", "stderr")
     opt_in: bool = False
+    of_job: bool = False
     labels: dict[str, str] = {}
     facility: str = "local0"
     tag: str = "lepa"
     headers: dict[str, str] = {}
     timeout_s: float = 10.0
 
+    @property
+    def label(self) -> str:
+        """What metrics call it: receivers of jobs are counted together, there may be any number of them."""
+        return "of jobs" if self.of_job else self.name
+
 
 def check(settings: ShipSettings) -> ShipSettings:
     """The same settings; raises LepaError(invalid) with what is wrong with them."""
-    where = f'client.ship_logs "{settings.name}"'
-    if not _NAME.fullmatch(settings.name):
-        raise invalid(f'{where}: a name has letters, digits, "-" and "_" only')
-    schemes = SCHEMES.get(settings.type)
-    if schemes is None:
-        raise invalid(f'{where}: type must be one of {", ".join(SCHEMES)}, found "{settings.type}"')
-    parts = urlsplit(settings.address)
-    place = parts.path if parts.scheme == "unix" else parts.hostname
-    try:
-        complete = bool(place) and (parts.scheme not in ("udp", "tcp") or parts.port is not None)
-    except ValueError:
-        complete = False
-    if parts.scheme not in schemes or not complete:
-        wanted = " or ".join(f"{scheme}://…" for scheme in schemes)
-        raise invalid(f'{where}: address must be {wanted}, with a port for udp and tcp; found "{settings.address}"')
-    if settings.facility not in FACILITIES:
-        raise invalid(f'{where}: facility must be one of {", ".join(FACILITIES)}, found "{settings.facility}"')
-    if unknown := set(settings.streams) - {"stdout", "stderr"}:
-        raise invalid(f'{where}: streams are "stdout" and "stderr", found {", ".join(sorted(unknown))}')
+    where = "logs: ship" if settings.of_job else "client.ship_logs"
+    for problem in receiver_problems(settings, of_job=settings.of_job):
+        raise invalid(f'{where} "{settings.name}": {problem}')
     return settings
 
 
@@ -77,3 +57,28 @@ def wants(settings: ShipSettings, job: str, namespace: str, meta: dict[str, str]
         return False
     named = any(fnmatchcase(job, pattern) for pattern in settings.jobs)
     return named and any(fnmatchcase(namespace, pattern) for pattern in settings.namespaces)
+
+
+def of_job(ship: LogShip, targets: Mapping[str, str]) -> ShipSettings:
+    """A job's receiver. targets: what its texts may name. Raises LepaError(invalid)."""
+
+    def known(texts: Mapping[str, str]) -> dict[str, str]:
+        return {name: interpolate(text, targets) for name, text in texts.items()}
+
+    address = interpolate(ship.address, targets)
+    if "${" in address:
+        raise invalid(f'logs: ship "{ship.name}": the address names something that is not known here: "{address}"')
+    return check(
+        ShipSettings(
+            name=ship.name,
+            type=ship.type,
+            address=address,
+            streams=ship.streams,
+            of_job=True,
+            labels=known(ship.labels),
+            facility=ship.facility,
+            tag=interpolate(ship.tag, targets),
+            headers=known(ship.headers),
+            timeout_s=ship.timeout / NS_IN_S,
+        )
+    )

@@ -4,23 +4,25 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-
-import aiohttp
 
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.hooks.protocol import QuietHook, Setup
 from lepa.client.shipping.formats import Line, Origin
-from lepa.client.shipping.receivers import Receiver, Unsent, receiver
-from lepa.client.shipping.settings import ShipSettings, wants
+from lepa.client.shipping.receivers import Doors, Receiver, Unsent, receiver
+from lepa.client.shipping.settings import ShipSettings, of_job, wants
 from lepa.client.shipping.tail import Place, Tail
 from lepa.client.task_env import Place as TaskPlace
+from lepa.client.task_env import references
 from lepa.drivers.protocol import TaskNetwork
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
+from lepa.model.errors import LepaError
+from lepa.model.task import LogShip
 
 log = logging.getLogger(__name__)
 
@@ -46,22 +48,25 @@ class _Followed:
 
     @property
     def position_path(self) -> Path:
-        return self.directory.task(self.task).private / f"shipped-{self.settings.name}"
+        kind = "job-shipped" if self.settings.of_job else "shipped"
+        return self.directory.task(self.task).private / f"{kind}-{self.settings.name}"
 
 
 class Shipping:
-    """All receivers of this node."""
+    """All receivers of this node's tasks. doors: to those of the node's configuration; job_doors: to those of jobs."""
 
     def __init__(
         self,
         receivers: Sequence[ShipSettings],
-        http: aiohttp.ClientSession,
+        doors: Doors,
+        job_doors: Doors,
         clock: Clock,
         random: Random,
         metrics: Metrics,
     ) -> None:
         self._receivers = receivers
-        self._http = http
+        self._doors = doors
+        self._job_doors = job_doors
         self._clock = clock
         self._random = random
         self._metrics = metrics
@@ -69,15 +74,15 @@ class Shipping:
         self._loops: set[asyncio.Task[None]] = set()
 
     def hooks(self, directory: AllocDir, place: TaskPlace) -> list["ShipHook"]:
-        """One hook for each receiver that wants this task's output."""
+        """One hook for each receiver that wants this task's output, or that the task names."""
         task = place.task
         if task.log_config.disabled or task.log_config.enabled is False:
             return []
         meta = {**place.job.meta, **place.group.meta, **task.meta}
+        known = [each for each in self._receivers if wants(each, place.job.id, place.alloc.namespace, meta)]
         return [
-            ShipHook(self, _Followed(directory, task.name, settings, _origin(place, settings.labels)))
-            for settings in self._receivers
-            if wants(settings, place.job.id, place.alloc.namespace, meta)
+            *(ShipHook(self, directory, lambda setup, each=each: each) for each in known),  # type: ignore[misc]
+            *(ShipHook(self, directory, partial(_of_setup, ship)) for ship in task.log_config.receivers),
         ]
 
     def follow(self, followed: _Followed) -> None:
@@ -98,7 +103,8 @@ class Shipping:
             for stream in followed.settings.streams
         }
         followed.places = read_places(followed.position_path)
-        goes_to = receiver(followed.settings, self._http, self._random)
+        doors = self._job_doors if followed.settings.of_job else self._doors
+        goes_to = receiver(followed.settings, doors, self._random)
         wait_s = LOOK_MIN_S
         try:
             while True:
@@ -122,7 +128,7 @@ class Shipping:
             place = followed.places.get(stream, Place())
             piece = await asyncio.to_thread(tail.read, place, rest=rest)
             if piece.files_lost:
-                self._metrics.count("lepa.logs.files_dropped", piece.files_lost, receiver=followed.settings.name)
+                self._metrics.count("lepa.logs.files_dropped", piece.files_lost, receiver=followed.settings.label)
                 log.warning(
                     "output rotated away before it was sent receiver=%s alloc_id=%s task=%s files=%s",
                     followed.settings.name,
@@ -146,7 +152,7 @@ class Shipping:
     async def _deliver(self, followed: _Followed, goes_to: Receiver, batch: Sequence[Line]) -> bool:
         """Send a batch, again and again while the receiver is away; False when it was given up with an ended task."""
         wait_s, until = RETRY_MIN_S, 0.0
-        name = followed.settings.name
+        name = followed.settings.label
         while True:
             try:
                 await goes_to.send(batch, followed.origin)
@@ -174,22 +180,35 @@ class ShipHook(QuietHook):
 
     name = "ship_logs"
 
-    def __init__(self, shipping: Shipping, followed: _Followed) -> None:
+    def __init__(self, shipping: Shipping, directory: AllocDir, settings: Callable[[Setup], ShipSettings]) -> None:
+        """settings: the receiver, as known when the task runs. It may raise LepaError."""
         self._shipping = shipping
-        self._followed = followed
-        self._follows = False
+        self._directory = directory
+        self._settings = settings
+        self._followed: _Followed | None = None
 
     async def poststart(self, setup: Setup, network: TaskNetwork | None) -> None:
         """The task runs: follow it, through restarts too."""
-        if not self._follows:
-            self._follows = True
-            self._followed = replace(self._followed, ended=asyncio.Event())
-            self._shipping.follow(self._followed)
+        if self._followed is not None:
+            return
+        try:
+            settings = self._settings(setup)
+        except LepaError as error:
+            setup.task.note("Log Shipping Failed", error.message)
+            return
+        origin = _origin(setup.place, settings.labels)
+        self._followed = _Followed(self._directory, setup.place.task.name, settings, origin)
+        self._shipping.follow(self._followed)
 
     async def close(self) -> None:
         """No more output will come: send the rest, beside whatever happens next."""
-        self._follows = False
-        self._followed.ended.set()
+        if self._followed is not None:
+            self._followed.ended.set()
+            self._followed = None
+
+
+def _of_setup(ship: LogShip, setup: Setup) -> ShipSettings:
+    return of_job(ship, references(setup.place, setup.env))
 
 
 def _origin(place: TaskPlace, labels: Mapping[str, str]) -> Origin:

@@ -1,7 +1,8 @@
 import pytest
 
-from lepa.client.shipping.settings import ShipSettings, check, wants
+from lepa.client.shipping.settings import ShipSettings, check, of_job, wants
 from lepa.model.errors import LepaError
+from lepa.model.task import LogShip
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,24 @@ def test_settings_that_make_no_receiver_are_refused(settings: ShipSettings, said
         check(settings)
     assert said in raised.value.message
     assert f'client.ship_logs "{settings.name}"' in raised.value.message
+
+
+def test_a_jobs_receiver_names_what_the_task_may_and_no_socket_of_the_node() -> None:
+    ship = LogShip(
+        name="own",
+        type="loki",
+        address="http://${meta.loki}/push",
+        labels={"who": "${NOMAD_JOB_ID}"},
+        headers={"X-Scope-OrgID": "${NOMAD_NAMESPACE}"},
+        timeout=2_500_000_000,
+    )
+    found = of_job(ship, {"meta.loki": "10.0.0.1:3100", "NOMAD_JOB_ID": "web", "NOMAD_NAMESPACE": "default"})
+    assert (found.address, found.labels) == ("http://10.0.0.1:3100/push", {"who": "web"})
+    assert (found.headers, found.timeout_s, found.label) == ({"X-Scope-OrgID": "default"}, 2.5, "of jobs")
+    with pytest.raises(LepaError, match='logs: ship "own": address must be udp://… or tcp://…, with a port'):
+        of_job(LogShip(name="own", type="syslog", address="unix:///dev/log"), {})
+    with pytest.raises(LepaError, match="names something that is not known here"):
+        of_job(LogShip(name="own", type="syslog", address="udp://${meta.absent}:1"), {})
 
 
 def test_jobs_are_chosen_by_pattern_namespace_and_their_own_word() -> None:
