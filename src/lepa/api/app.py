@@ -66,6 +66,7 @@ def build(edge: Edge, middlewares: Iterable[Any] = ()) -> web.Application:
     app = web.Application(client_max_size=BODY_MAX, middlewares=tuple(middlewares))
     if edge.settings.tls is not None:
         app[TLS] = edge.settings.tls
+    app[streams.FEEDS] = streams.feeds_of(edge)
     by_path: dict[str, list[Route]] = {}
     for route in ROUTES:
         by_path.setdefault(route.path, []).append(route)

@@ -10,32 +10,28 @@ import base64
 import binascii
 import contextlib
 import json
-from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 from aiohttp import WSMsgType, web
 
 from lepa.api.edge import Edge, Route
+from lepa.api.event_feeds import HEARTBEAT, Feeds
 from lepa.api.forward import address_of, join_websockets, node_by_id, node_of_allocation, pass_on, server_by_id
 from lepa.api.request import JSON, TEXT, common, flag, number
 from lepa.kit.tasks import Tasks
-from lepa.model import wire
 from lepa.model.errors import LepaError, invalid
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.node_service import NodeService, TaskSession
 
 EXEC_HEARTBEAT_S = 10.0
-EVENT_HEARTBEAT_S = 30.0
-OUTBOX_MAX = 1024 * 1024
-LINES_MAX = 64
-"""Batches of events that are kept as lines."""
 WRITE_S = 40.0
 MESSAGE_MAX = 1024 * 1024
 FRAME_MAX = 64 * 1024
 INTERNAL_ERROR, POLICY_VIOLATION = 1011, 1008
 EXEC_DOOR = "Allocation.Exec"
+FEEDS = web.AppKey("feeds", Feeds)
 LOG_LEVELS = ("trace", "debug", "info", "warn", "warning", "error")
 
 
@@ -189,82 +185,19 @@ async def events(edge: Edge, request: web.Request) -> web.StreamResponse:
         **common(request),
     )
     await edge.admit(request, "Events", topics=call.topics)
-    batches = edge.caller.stream(m.EVENT_STREAM, call)
+    feeds = request.app[FEEDS]
+    feeds.check_room()
     response = web.StreamResponse(headers={"Content-Type": JSON, "Cache-Control": "no-cache"})
     await response.prepare(request)
-    await response.write(b"{}\n")
-    outbox = _Outbox(response)
-    async with Tasks("api.events") as tasks:
-        tasks.start("follow", outbox.follow(batches))
-        await outbox.run()
+    await response.write(HEARTBEAT)
+    if request.transport is not None:
+        await feeds.serve(call, response, request.transport)
     return response
 
 
-class _Outbox:
-    """What goes to one subscriber: lines of batches, several in one write when they come faster than it reads."""
-
-    def __init__(self, response: web.StreamResponse) -> None:
-        self._response = response
-        self._lines: list[bytes] = []
-        self._size = 0
-        self._ended = False
-        self._more = asyncio.Event()
-        self._room = asyncio.Event()
-
-    async def follow(self, batches: AsyncIterator[r.EventBatch]) -> None:
-        """Take batches until the server ends the stream; pause while too much waits to be written."""
-        try:
-            with contextlib.suppress(LepaError):
-                async with contextlib.aclosing(batches) as coming:  # type: ignore[type-var]
-                    async for batch in coming:
-                        line = _LINES.of(batch)
-                        self._lines.append(line)
-                        self._size += len(line)
-                        self._more.set()
-                        if self._size > OUTBOX_MAX:
-                            self._room.clear()
-                            await self._room.wait()
-        finally:
-            self._ended = True
-            self._more.set()
-
-    async def run(self) -> None:
-        """Write until the stream ends; `{}` after each EVENT_HEARTBEAT_S without a line. Raises TimeoutError when the
-        subscriber does not read."""
-        while not self._ended or self._lines:
-            try:
-                async with asyncio.timeout(EVENT_HEARTBEAT_S):
-                    await self._more.wait()
-            except TimeoutError:
-                self._lines.append(b"{}\n")
-            data, self._lines, self._size = b"".join(self._lines), [], 0
-            self._more.clear()
-            self._room.set()
-            async with asyncio.timeout(WRITE_S):
-                await self._response.write(data)
-
-
-class _Lines:
-    """Batches as lines of JSON, made once for all subscribers that get the same batch."""
-
-    def __init__(self) -> None:
-        self._kept: dict[int, tuple[r.EventBatch, bytes]] = {}
-
-    def of(self, batch: r.EventBatch) -> bytes:
-        """The line of a batch. Batches are known by being the same object, which is kept so that it stays one."""
-        if not batch.events:
-            return b"{}\n"
-        kept = self._kept.get(id(batch))
-        if kept is not None:
-            return kept[1]
-        line = wire.to_json({"Index": batch.index, "Events": batch.events}) + b"\n"
-        self._kept[id(batch)] = batch, line
-        if len(self._kept) > LINES_MAX:
-            self._kept.pop(next(iter(self._kept)))
-        return line
-
-
-_LINES = _Lines()
+def feeds_of(edge: Edge) -> Feeds:
+    """The feeds through which an API shows events."""
+    return Feeds(lambda call: edge.caller.stream(m.EVENT_STREAM, call))
 
 
 # Log

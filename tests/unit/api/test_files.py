@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lepa.api import streams
+from lepa.api import event_feeds
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
 from lepa.rpc import requests as r
@@ -265,7 +265,7 @@ async def test_events_that_the_server_ends_are_whole_lines(parts, http, monkeypa
 
     beaten = asyncio.Event()
     monkeypatch.setattr(parts.caller, "stream", batches)
-    monkeypatch.setattr(streams, "EVENT_HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(event_feeds, "HEARTBEAT_S", 0.01)
     answer = await http.get("/v1/event/stream")
     text = b""
     while text.count(b"{}\n") < 3:
