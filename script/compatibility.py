@@ -43,7 +43,6 @@ NOTES: dict[str, tuple[str, str]] = {
     "PUT /v1/agent/schedulers/config": (DIFFERS, "501: the number of workers is a setting"),
     "GET /v1/operator/upgrade-check/vault-workload-identity": (DIFFERS, "always empty: no Vault tokens are made"),
     "GET /v1/operator/license": (WORKS, "204, as the Community edition"),
-    "GET /v1/job/{id}/action": (NOT, "`lepa job action` runs the command by exec"),
     "PUT /v1/system/reconcile/summaries": (DIFFERS, "nothing to do: summaries are counted with every change"),
     # Commands
     "operator client-state": (NOT, "the state of a node is SQLite: any SQLite tool reads it"),

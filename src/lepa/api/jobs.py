@@ -25,6 +25,7 @@ from lepa.api.request import (
     reply_response,
     typed_member,
 )
+from lepa.api.streams import action_of_job
 from lepa.model import job_rules, wire
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.job import Job
@@ -431,6 +432,7 @@ OF_ONE_JOB: Mapping[tuple[str, str], JobHandle] = {
     ("GET", "summary"): _about(m.JOB_SUMMARY, "job not found"),
     ("GET", "services"): _about(m.JOB_SERVICES),
     ("GET", "actions"): actions,
+    ("GET", "action"): action_of_job,
     ("GET", "scale"): _about(m.JOB_SCALE_STATUS, "job not found"),
     ("PUT", "scale"): scale,
     ("PUT", "evaluate"): evaluate,

@@ -10,7 +10,8 @@ import base64
 import binascii
 import contextlib
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import msgspec
 from aiohttp import WSMsgType, web
@@ -38,27 +39,47 @@ LOG_LEVELS = ("trace", "debug", "info", "warn", "warning", "error")
 # Exec
 
 
+class Asked(NamedTuple):
+    """What is to run, and where. find: the command, as the node of the allocation has it."""
+
+    alloc_id: str
+    task: str
+    find: Callable[[NodeService], list[str]]
+
+
 async def exec_in_task(edge: Edge, request: web.Request) -> web.StreamResponse:
     """A command inside a running task, its streams over a websocket."""
-    alloc_id, query = request.match_info["id"], request.query
+    text = request.query.get("command", "")
+    return await _run_in_task(edge, request, request.match_info["id"], lambda _: _command(text))
+
+
+async def action_of_job(edge: Edge, request: web.Request, job_id: str) -> web.StreamResponse:
+    """A command that the job's author wrote down, by its name, inside one of the job's allocations."""
+    query = request.query
+    alloc_id, task, action = query.get("allocID", ""), query.get("task", ""), query.get("action", "")
+    if not action:
+        raise invalid("must provide an action name")
+    return await _run_in_task(
+        edge, request, alloc_id, lambda node: node.command_of_action(alloc_id, job_id, task, action)
+    )
+
+
+async def _run_in_task(
+    edge: Edge, request: web.Request, alloc_id: str, find: Callable[[NodeService], list[str]]
+) -> web.StreamResponse:
+    query = request.query
     if request.headers.get("Upgrade", "").lower() != "websocket":
         raise invalid("exec needs a websocket: the request has no Upgrade header")
+    asked = Asked(alloc_id, query.get("task", ""), find)
     if not flag(query, "ws_handshake"):
-        await edge.admit(request, EXEC_DOOR, alloc_id=alloc_id, task=query.get("task", ""))
+        await edge.admit(request, EXEC_DOOR, alloc_id=alloc_id, task=asked.task)
         place = await node_of_allocation(edge, request, alloc_id, EXEC_DOOR)
         if isinstance(place, str):
             return await pass_on(request, place)
-        return await _serve(edge, request, place, _task(request), _command(query.get("command", "")))
+        return await _serve(edge, request, place, asked)
     if edge.node is not None and edge.node.has_allocation(alloc_id):
-        return await _serve(edge, request, edge.node, _task(request), _command(query.get("command", "")))
+        return await _serve(edge, request, edge.node, asked)
     return await _pass_on_after_handshake(edge, request, alloc_id)
-
-
-def _task(request: web.Request) -> str:
-    task = request.query.get("task", "")
-    if not task:
-        raise invalid("must provide task name")
-    return task
 
 
 async def _pass_on_after_handshake(edge: Edge, request: web.Request, alloc_id: str) -> web.StreamResponse:
@@ -88,17 +109,19 @@ def _command(text: str) -> list[str]:
     return command
 
 
-async def _serve(
-    edge: Edge, request: web.Request, node: NodeService, task: str, command: list[str]
-) -> web.StreamResponse:
-    alloc_id = request.match_info["id"]
+async def _serve(edge: Edge, request: web.Request, node: NodeService, asked: Asked) -> web.StreamResponse:
+    if not asked.task:
+        raise invalid("must provide task name")
+    late = flag(request.query, "ws_handshake")
+    command = [] if late else asked.find(node)
     socket = web.WebSocketResponse(max_msg_size=MESSAGE_MAX, compress=False)
     await socket.prepare(request)
     try:
-        if flag(request.query, "ws_handshake"):
+        if late:
             token = await _handshake(socket)
-            await edge.admit(request, EXEC_DOOR, alloc_id=alloc_id, task=task, auth_token=token)
-        session = await node.exec(alloc_id, task, command, tty=flag(request.query, "tty"))
+            await edge.admit(request, EXEC_DOOR, alloc_id=asked.alloc_id, task=asked.task, auth_token=token)
+            command = asked.find(node)
+        session = await node.exec(asked.alloc_id, asked.task, command, tty=flag(request.query, "tty"))
     except LepaError as error:
         code = INTERNAL_ERROR if error.code == "internal" else POLICY_VIOLATION
         await socket.close(code=code, message=error.message.encode()[:120])

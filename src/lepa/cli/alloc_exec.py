@@ -65,31 +65,31 @@ def run(
     Flags stand before the allocation; everything behind it belongs to the command.
     """
     chosen = choose_allocation(session, allocation, job=job, group=group)
-    return converse(session, chosen, task_of(chosen, task), words, interactive=i, terminal=t, escape=e)
+    query = {"task": task_of(chosen, task), "command": json.dumps(list(words))}
+    path = f"/v1/client/allocation/{chosen['ID']}/exec"
+    return converse(session, chosen["Namespace"], path, query, interactive=i, terminal=t, escape=e)
 
 
 def converse(
     session: Session,
-    allocation: Json,
-    task: str,
-    words: Sequence[str],
+    namespace: str,
+    path: str,
+    query: dict[str, str],
     *,
     interactive: bool,
     terminal: bool | None,
     escape: str,
 ) -> int:
-    """Run a command in a task until it ends or the person leaves; the exit code. terminal None: where this is one."""
+    """Run a command in a task until it ends or the person leaves; the exit code.
+
+    path, query: what is asked of the API. terminal None: where this is one.
+    """
     if len(escape) > 1 and escape != "none":
         raise invalid("-e is one character, or none")
     with_terminal = (sys.stdin.isatty() and sys.stdout.isatty()) if terminal is None else terminal
-    query = {
-        "namespace": allocation["Namespace"],
-        "task": task,
-        "command": json.dumps(list(words)),
-        "tty": str(with_terminal).lower(),
-    }
+    asked = query | {"namespace": namespace, "tty": str(with_terminal).lower()}
     character = b"" if escape in ("none", "") or not with_terminal else escape.encode()
-    conversation = Conversation(session, allocation, query, interactive=interactive, escape=character)
+    conversation = Conversation(session, path, asked, interactive=interactive, escape=character)
     with _raw(sys.stdin.fileno()) if with_terminal and interactive and sys.stdin.isatty() else contextlib.nullcontext():
         return asyncio.run(conversation.run())
 
@@ -138,10 +138,10 @@ class Conversation:
     """One command's streams over a websocket."""
 
     def __init__(
-        self, session: Session, allocation: Json, query: dict[str, str], *, interactive: bool, escape: bytes
+        self, session: Session, path: str, query: dict[str, str], *, interactive: bool, escape: bytes
     ) -> None:
         self._session = session
-        self._path = f"/v1/client/allocation/{allocation['ID']}/exec"
+        self._path = path
         self._query = query
         self._interactive = interactive
         self._escape = Escape(escape)

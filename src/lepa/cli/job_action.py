@@ -41,8 +41,9 @@ def action(
         chosen = choose_allocation(session, stub["ID"], job=True, group=found["TaskGroupName"])
     if chosen["JobID"] != stub["ID"] or chosen["TaskGroup"] != found["TaskGroupName"]:
         raise invalid(f'allocation "{chosen["ID"]}" is not of group "{found["TaskGroupName"]}" of job "{stub["ID"]}"')
-    words = (found["Command"], *(found.get("Args") or ()))
-    return converse(session, chosen, found["TaskName"], words, interactive=i, terminal=t, escape=e)
+    asked = {"action": action, "allocID": chosen["ID"], "task": found["TaskName"]}
+    path = job_path(stub, "action")[0]
+    return converse(session, chosen["Namespace"], path, asked, interactive=i, terminal=t, escape=e)
 
 
 def _one(actions: list[Json], name: str, group: str | None, task: str | None) -> Json:

@@ -53,7 +53,8 @@ from lepa.client.shipping.receivers import Doors
 from lepa.client.shipping.shipper import Shipping
 from lepa.client.storage.host_plugins import Plugin, find_plugins
 from lepa.client.storage.host_volumes import HostVolumes
-from lepa.client.task_env import Place
+from lepa.client.task_env import Place, interpolate, references
+from lepa.client.task_runner import TaskRunner
 from lepa.drivers.protocol import Driver
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
@@ -452,13 +453,30 @@ class Client:
     def _directory(self, alloc_id: str) -> AllocDir:
         return self._allocations.runner(alloc_id).directory
 
+    def command_of_action(self, alloc_id: str, job_id: str, task: str, action: str) -> list[str]:
+        """The command that an action of a job is in a task of one of its allocations."""
+        alloc = self._allocations.runner(alloc_id)
+        if alloc.job.id != job_id:
+            raise invalid(f'allocation "{alloc_id}" is of job "{alloc.job.id}", not of "{job_id}"')
+        runner = self._task_runner(alloc_id, task)
+        found = next((each for each in runner.task.actions if each.name == action), None)
+        if found is None:
+            known = ", ".join(each.name for each in runner.task.actions) or "none"
+            raise invalid(f'task "{task}" has no action "{action}"; it has {known}')
+        targets = references(runner.place, runner.env)
+        return [interpolate(word, targets) for word in (found.command, *found.args)]
+
+    def _task_runner(self, alloc_id: str, task: str) -> TaskRunner:
+        runner = self._allocations.runner(alloc_id).runners.get(task)
+        if runner is None:
+            raise invalid(f'unknown task name "{task}"')
+        return runner
+
     async def exec(self, alloc_id: str, task: str, command: Sequence[str], *, tty: bool) -> TaskSession:
         """Run a command inside a running task."""
         if not self._settings.exec_allowed:
             raise LepaError("denied", "commands inside tasks are not allowed on this node")
-        runner = self._allocations.runner(alloc_id).runners.get(task)
-        if runner is None:
-            raise invalid(f'unknown task name "{task}"')
+        runner = self._task_runner(alloc_id, task)
         if runner.handle is None or runner.state.state != "running":
             raise invalid(f'task "{task}" is not running')
         driver = self._drivers[runner.task.driver]

@@ -72,6 +72,9 @@ class NodeService(Protocol):
     async def snapshot(self, alloc_id: str, token: str) -> AsyncIterator[bytes]:
         """The data of an allocation that moves to another node, as a tar stream, once it has ended."""
 
+    def command_of_action(self, alloc_id: str, job_id: str, task: str, action: str) -> list[str]:
+        """The command that an action of a job is in a task of one of its allocations."""
+
     async def exec(self, alloc_id: str, task: str, command: Sequence[str], *, tty: bool) -> TaskSession:
         """Run a command inside a running task."""
 

@@ -77,6 +77,11 @@ class Node:
         yield StreamFrame(offset=6, data=b"line 1\n", file="alloc/logs/t.stdout.0")
         yield StreamFrame(data=b"line 2\n")
 
+    def command_of_action(self, alloc_id: str, job_id: str, task: str, action: str) -> list[str]:
+        if action == "gone":
+            raise invalid(f'task "{task}" has no action "gone"; it has warm')
+        return [job_id, action]
+
     async def exec(self, alloc_id: str, task: str, command: Sequence[str], *, tty: bool) -> Session:
         if task == "dead":
             raise invalid('task "dead" is not running')
@@ -222,6 +227,31 @@ async def test_a_command_runs_over_a_websocket(node, http) -> None:
     await socket.receive()
     assert node.asked == [("t", ["cat", "-"], True)]
     assert node.session.sizes == [(24, 80)]
+
+
+async def test_an_action_of_a_job_runs_by_its_name(node, http) -> None:
+    socket = await http.ws_connect(f"/v1/job/web%2Fa/action?action=warm&allocID={HERE}&task=t&tty=false")
+    await socket.send_json({"stdin": {"data": base64.b64encode(b"hi").decode()}})
+    assert base64.b64decode((await socket.receive_json())["stdout"]["data"]) == b"HI"
+    await socket.close()
+    assert node.asked == [("t", ["web/a", "warm"], False)]
+    late = await http.ws_connect(f"/v1/job/web/action?action=gone&allocID={HERE}&task=t&ws_handshake=true")
+    await late.send_json({"version": 1, "auth_token": ""})
+    assert (await late.receive()).extra == 'task "t" has no action "gone"; it has warm'
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("action=gone&task=t", 'task "t" has no action "gone"; it has warm'),
+        ("action=warm", "must provide task name"),
+        ("task=t", "must provide an action name"),
+    ],
+)
+async def test_an_action_that_is_not_there_is_refused(node, http, query: str, told: str) -> None:
+    headers = {"Upgrade": "websocket", "Connection": "Upgrade"}
+    answer = await http.get(f"/v1/job/web/action?allocID={HERE}&{query}", headers=headers)
+    assert (answer.status, await answer.text()) == (400, told)
 
 
 async def test_a_command_in_a_dead_task_closes_the_socket_with_the_reason(node, http) -> None:

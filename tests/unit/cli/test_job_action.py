@@ -16,8 +16,8 @@ ACTION = {"Name": "warm", "Command": "/bin/echo", "Args": ["hi"], "TaskName": "s
 def said(agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     calls: list[Any] = []
 
-    def converse(session: Any, chosen: Any, task: str, words: Any, **options: Any) -> int:
-        calls.append((chosen["ID"], task, tuple(words), options["interactive"]))
+    def converse(session: Any, namespace: str, path: str, query: dict[str, str], **options: Any) -> int:
+        calls.append((path, query["action"], query["allocID"], query["task"], options["interactive"]))
         return 7
 
     monkeypatch.setattr(job_action, "converse", converse)
@@ -31,12 +31,12 @@ def said(agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def test_an_action_runs_in_the_newest_allocation_and_its_code_is_the_commands(said: list[Any], lepa: Run) -> None:
     assert lepa("job", "action", "-job=web", "-i=false", "warm").code == 7
-    assert said == [(ALLOC, "server", ("/bin/echo", "hi"), False)]
+    assert said == [("/v1/job/web/action", "warm", ALLOC, "server", False)]
 
 
 def test_an_allocation_may_be_named(said: list[Any], lepa: Run) -> None:
     assert lepa("action", "-job=web", "-alloc=1111", "warm").code == 7
-    assert said[0][0] == ALLOC
+    assert said[0][2] == ALLOC
 
 
 def test_what_is_not_there_or_not_clear_is_said(said: list[Any], agent: FakeAgent, lepa: Run) -> None:
@@ -45,4 +45,4 @@ def test_what_is_not_there_or_not_clear_is_said(said: list[Any], agent: FakeAgen
     agent.on("GET /v1/job/web/actions", [ACTION, {**ACTION, "TaskName": "other"}])
     assert "page/server, page/other" in lepa("job", "action", "-job=web", "warm").error
     assert lepa("job", "action", "-job=web", "-task=other", "warm").code == 7
-    assert said == [(ALLOC, "other", ("/bin/echo", "hi"), True)]
+    assert said == [("/v1/job/web/action", "warm", ALLOC, "other", True)]

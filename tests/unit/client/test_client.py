@@ -14,6 +14,7 @@ from lepa.kit.sources import SystemClock
 from lepa.model.allocation import Allocation
 from lepa.model.errors import LepaError
 from lepa.model.node import ClientHostVolumeConfig, DriverInfo
+from lepa.model.task import Action
 
 
 @pytest.fixture
@@ -65,6 +66,20 @@ async def test_logs_commands_and_figures(client: Client, alloc: Allocation) -> N
     assert await client.checks(alloc.id) == {}
     assert (await client.host_stats()).memory is not None
     assert client.counts() == {"running": 1}
+
+
+async def test_an_action_is_a_command_of_its_task(client: Client, servers: Servers) -> None:
+    warm = Action(name="warm", command="/bin/warm", args=("${NOMAD_TASK_NAME}", "${meta.rack}"))
+    task = make_task(config={"run_for": "1h"}, actions=(warm,))
+    servers.place(alloc := placed(make_job(groups=(make_group(tasks=(task,)),)), 3))
+    await servers.until(lambda: client.has_allocation(alloc.id))
+    assert client.command_of_action(alloc.id, "web", "web", "warm") == ["/bin/warm", "web", "r1"]
+    with pytest.raises(LepaError, match='task "web" has no action "cool"; it has warm'):
+        client.command_of_action(alloc.id, "web", "web", "cool")
+    with pytest.raises(LepaError, match='is of job "web", not of "other"'):
+        client.command_of_action(alloc.id, "other", "web", "warm")
+    with pytest.raises(LepaError, match='unknown task name "other"'):
+        client.command_of_action(alloc.id, "web", "other", "warm")
 
 
 async def test_wrong_questions_are_answered_with_sentences(client: Client, alloc: Allocation) -> None:
