@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 
 from tests.conformance import nomad_surface as nomad  # noqa: E402
 
-from lepa.api import enterprise  # noqa: E402
+from lepa.api import enterprise, keyring  # noqa: E402
 from lepa.api.app import ROUTES  # noqa: E402
 from lepa.api.openapi import operations  # noqa: E402
 from lepa.cli.flags import Branch, Flag, Tree  # noqa: E402
@@ -150,6 +150,7 @@ def _routes() -> Iterator[Row]:
 def own_routes() -> set[tuple[str, str]]:
     """Verb and path of every route here; PUT stands for POST too."""
     found = {(each.verb, f"/v1/{each.path}") for each in operations(ROUTES)}
+    found |= {(each.verbs, f"/{each.path}") for each in keyring.WELL_KNOWN}
     return {(verb, path) for verb, path in found if not (verb == "POST" and ("PUT", path) in found)}
 
 

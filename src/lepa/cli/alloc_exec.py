@@ -14,7 +14,7 @@ import sys
 import termios
 import threading
 import tty
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlencode
 
@@ -137,9 +137,7 @@ class Escape:
 class Conversation:
     """One command's streams over a websocket."""
 
-    def __init__(
-        self, session: Session, path: str, query: dict[str, str], *, interactive: bool, escape: bytes
-    ) -> None:
+    def __init__(self, session: Session, path: str, query: dict[str, str], *, interactive: bool, escape: bytes) -> None:
         self._session = session
         self._path = path
         self._query = query
