@@ -1,5 +1,6 @@
 """Tasks that misbehave harm nobody else (R6, R10, R20): a neighbour and the agent go on through all of it."""
 
+import contextlib
 import os
 import re
 import signal
@@ -15,7 +16,9 @@ from tests.e2e.jobs import SECOND, shell_job
 
 pytestmark = pytest.mark.oci
 
-PIDS, DISK_MB = 60, 48
+PIDS, DISK_MB, DATA_MB = 60, 48, 16
+KILLS = 5
+"""Of the first process of each of two tasks."""
 COUNTING = "n=0; while :; do n=$((n+1)); echo line $n; sleep 0.1; done"
 BOMB = "b() { b | b & }; b; sleep 600"
 HOG = "x=aaaaaaaa; while :; do x=$x$x; done"
@@ -26,7 +29,7 @@ DEAF = "trap '' INT TERM HUP QUIT; echo deaf; while :; do sleep 0.1; done"
 
 @pytest.fixture(scope="module")
 def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
-    """An agent whose allocations have a small disk of their own."""
+    """An agent with a small disk of its own, and another one for allocations."""
     components.require_root()
     components.allow_crun()
     tmp_path = tmp_path_factory.mktemp("hostile")
@@ -34,7 +37,12 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
         path.chmod(path.stat().st_mode | 0o055)
     disk = tmp_path / "disk"
     disk.mkdir()
+    data = tmp_path / "data"
+    data.mkdir()
+    (tmp_path / "agent").mkdir()
+    (tmp_path / "agent/data").symlink_to(data)
     subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m,mode=755", "tmpfs", disk], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DATA_MB}m,mode=755", "tmpfs", data], check=True)
     settings = {
         "client": {"alloc_dir": str(disk), "gc_interval": "1h"},
         "plugin": {"exec": {"config": {"pids_limit": PIDS}}},
@@ -45,7 +53,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
             found.running("neighbour")
             yield found
     finally:
-        subprocess.run(["umount", disk], check=True)
+        subprocess.run(["umount", disk, data], check=True)
 
 
 def isolated(job_id: str, script: str, **task: Any) -> dict[str, Any]:
@@ -110,6 +118,28 @@ def test_a_full_disk_is_the_fillers_trouble_and_all_goes_on_when_there_is_room(a
     neighbour_goes_on(agent)
 
 
+def test_an_agent_whose_own_disk_is_full_refuses_with_a_reason_and_works_again_when_there_is_room(agent: Agent) -> None:
+    """R10, of server and node at once: nothing is acknowledged that is not kept, and what runs goes on."""
+    fill = agent.data / "fill"
+    with contextlib.suppress(OSError), fill.open("wb", buffering=0) as file:
+        while True:
+            file.write(bytes(4096))
+
+    def refused() -> str:
+        job = shell_job("unkept", Meta={"text": "x" * 100_000})
+        answer = agent.request("PUT", "/v1/jobs", {"Job": job})
+        return answer.text if answer.status >= 500 else ""
+
+    said = eventually(refused)
+    assert "disk" in said.lower() or "full" in said.lower(), said
+    neighbour_goes_on(agent)
+    fill.unlink()
+    agent.run(shell_job("kept"))
+    agent.running("kept", within_s=60)
+    neighbour_goes_on(agent)
+    agent.purge("kept")
+
+
 def test_a_flood_of_output_is_rotated_and_holds_nobody_up(agent: Agent) -> None:
     agent.run(shell_job("flood", FLOOD))
     (stub,) = agent.running("flood")
@@ -143,17 +173,27 @@ def test_every_deadly_signal_is_told_and_a_task_that_ends_at_once_is_restarted_w
 
 
 def test_what_kills_the_first_process_of_a_task_is_told_and_its_tree_goes_too(agent: Agent) -> None:
-    """R6: kill -9 of a container's first process: failed with the true reason, within two seconds."""
-    agent.run(isolated("victim", "sleep 599 & wait"))
-    (stub,) = agent.running("victim")
-    first = _pid(agent, lambda command: "sleep 599 & wait" in command)
-    killed = time.monotonic()
-    os.kill(first, signal.SIGKILL)
-    alloc = agent.alloc_until(stub["ID"], dead)
-    assert time.monotonic() - killed < 2.0
-    assert alloc["ClientStatus"] == "failed"
-    assert end_of(alloc)["Details"]["signal"] == "9"
-    assert not any("sleep 599" in each for each in agent.processes())
+    """R6, ten times: kill -9 of a task's first process: the true reason within two seconds, then the restart policy."""
+    policy = {"Attempts": KILLS - 1, "Interval": 60 * SECOND, "Delay": 1_000_000, "Mode": "fail"}
+    script = "sleep 599 & wait # victim"
+    jobs = (isolated("contained", script), shell_job("plain", script))
+    for job in jobs:
+        job["TaskGroups"][0]["RestartPolicy"] = policy
+        agent.run(job)
+        (stub,) = agent.running(job["ID"])
+        for attempt in range(1, KILLS + 1):
+            first = _pid(agent, lambda command: command.endswith("# victim") and "sleep 599" in command)
+            killed = time.monotonic()
+            os.kill(first, signal.SIGKILL)
+            alloc = agent.alloc_until(stub["ID"], dead if attempt == KILLS else _restarted(attempt))
+            assert time.monotonic() - killed < 2.0
+            assert end_of(alloc)["Details"]["signal"] == "9"
+        assert alloc["ClientStatus"] == "failed"
+        eventually(lambda: not any("sleep 599" in each for each in agent.processes()))
+
+
+def _restarted(times: int) -> Callable[[Any], bool]:
+    return lambda alloc: bool(alloc["TaskStates"]["main"]["Restarts"] == times)
 
 
 def test_a_killed_supervisor_is_replaced_and_the_tasks_go_on(agent: Agent) -> None:

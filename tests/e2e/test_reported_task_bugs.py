@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 from tests import components
@@ -211,7 +212,7 @@ def test_b258_secrets_are_served_under_no_spelling(agent: Agent) -> None:
         "main\\secrets\\key",
         "main/secrets\x00/key",
     )
-    for spelling in spellings:
+    for spelling in (*spellings, *_traversals()):
         for route in ("cat", "stat", "ls", "readat", "stream"):
             answer = agent.request(
                 "GET",
@@ -220,7 +221,18 @@ def test_b258_secrets_are_served_under_no_spelling(agent: Agent) -> None:
             )
             assert answer.status >= 400 or (b"mine" not in answer.body and b"root:" not in answer.body), spelling
             assert route != "cat" or answer.status in (400, 403, 404), (spelling, answer.status)
+    for spelling in _traversals():
+        for path in ("job/{}", "var/{}", "volume/host/{}", "client/allocation/{}/stats", "job/b258/versions/{}/tag"):
+            answer = agent.request("GET", f"/v1/{path.format(quote(spelling, safe=''))}")
+            assert 400 <= answer.status < 500, (path, spelling, answer.status)
     agent.purge("b258")
+
+
+def _traversals() -> list[str]:
+    """Ways out of a folder, as people have tried them: dots, separators and depths, one with another."""
+    dots = ("..", "%2e%2e", "%252e%252e", "..;", "..\x00", ".%2e", "\u2024\u2024", "\uff0e\uff0e")
+    separators = ("/", "%2f", "%252f", "\\", "//", "/./", "\u2215")
+    return [separator.join([dot] * 6 + ["etc", "passwd"]) for dot in dots for separator in separators]
 
 
 def test_b184_every_task_of_many_jobs_has_its_signal_soon(agent: Agent) -> None:

@@ -35,11 +35,16 @@ NOBODY_ELSE = Owner()
 
 
 def inside(root: Path, path: str) -> Path:
-    """The real path of `path` below `root`. Raises LepaError(invalid) when it leads outside."""
+    """The real path of `path` below `root`. Raises LepaError(invalid) when it leads outside, or in a circle."""
     real_root = root.resolve()
     if "\0" in path:
         raise invalid(f"{path!r} is no path: it holds a NUL character")
-    wanted = (real_root / path.lstrip("/")).resolve()
+    try:
+        wanted = (real_root / path.lstrip("/")).resolve()
+    except OSError as error:  # a name was changed at this moment
+        raise cannot(path, error) from error
+    except RuntimeError as error:
+        raise invalid(f"cannot open {path}: its links lead in a circle") from error
     if not wanted.is_relative_to(real_root):
         raise invalid(f"Path escapes the alloc directory: {path}")
     return wanted

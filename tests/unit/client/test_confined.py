@@ -1,11 +1,17 @@
 """Files below a directory that strangers write to."""
 
+import contextlib
+import ctypes
 import os
+import sys
+import threading
 from pathlib import Path
 
 import pytest
 
 from lepa.client import confined
+from lepa.client.alloc_dir import AllocDir
+from lepa.client.files import list_files
 from lepa.model.errors import LepaError
 
 
@@ -19,6 +25,8 @@ def root(tmp_path: Path) -> Path:
     (root / "out").symlink_to("../outside")
     (root / "absolute").symlink_to(tmp_path / "outside/secret")
     (root / "in").symlink_to("dir")
+    (root / "one").symlink_to("two")
+    (root / "two").symlink_to("one")
     return root
 
 
@@ -41,6 +49,12 @@ def test_what_leads_outside_is_refused(root: Path, path: str) -> None:
         confined.write_file(root, os.path.join(path, "new"), b"")
 
 
+@pytest.mark.parametrize("path", ["one", "two/file", "x" * 300, "x/" * 5000])
+def test_what_leads_nowhere_is_told(root: Path, path: str) -> None:
+    with pytest.raises(LepaError):
+        read(root, path)
+
+
 def test_a_link_put_in_place_after_the_look_is_not_followed(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = confined.inside
 
@@ -54,6 +68,54 @@ def test_a_link_put_in_place_after_the_look_is_not_followed(root: Path, monkeypa
     monkeypatch.setattr(confined, "inside", swap)
     with pytest.raises(LepaError):
         read(root, "dir/secret")
+
+
+ROUNDS = 250
+EXCHANGE = 2
+"""Of renameat2: both names change places at one moment."""
+
+
+def test_a_task_that_swaps_its_folder_all_the_time_leads_nobody_out(root: Path, tmp_path: Path) -> None:
+    """S5, a thousand calls: read, list, write and move in while a folder is a link every other moment."""
+    source, ended = tmp_path / "source", threading.Event()
+    source.mkdir()
+    alloc = AllocDir(tmp_path, "root")
+
+    (root / "spare").symlink_to("../outside")
+    exchange = ctypes.CDLL(None, use_errno=True).renameat2
+
+    def swap() -> None:
+        while not ended.is_set():
+            assert exchange(-1, bytes(root / "dir"), -1, bytes(root / "spare"), EXCHANGE) == 0
+
+    task = threading.Thread(target=swap)
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-4)
+    task.start()
+    done = dict.fromkeys(("read", "list", "write", "move"), 0)
+    try:
+        for _ in range(ROUNDS):
+            with contextlib.suppress(LepaError):
+                assert read(root, "dir/secret") == b""
+            with contextlib.suppress(LepaError):
+                done["read"] += read(root, "dir/file") == b"text"
+            with contextlib.suppress(LepaError):
+                assert "secret" not in [entry.name for entry in list_files(alloc, "dir")]
+                done["list"] += 1
+            with contextlib.suppress(LepaError):
+                confined.write_file(root, "dir/new", b"x")
+                done["write"] += 1
+            (source / "came").write_text("x")
+            with contextlib.suppress(LepaError):
+                confined.move_into(source, root, "dir")
+                done["move"] += 1
+    finally:
+        ended.set()
+        task.join()
+        sys.setswitchinterval(interval)
+    assert sorted(os.listdir(tmp_path / "outside")) == ["secret"]
+    assert (tmp_path / "outside/secret").read_text() == "secret"
+    assert all(done.values()), f"nothing was ever done: {done}"
 
 
 def test_pipes_and_directories_are_no_files(root: Path) -> None:

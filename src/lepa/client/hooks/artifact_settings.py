@@ -9,6 +9,8 @@ GIB = 1024**3
 LINK_LOCAL = ("169.254.0.0/16", "fe80::/10", "fd00:ec2::254/128")
 """Where clouds tell machines their secrets: nobody's artifacts are there."""
 
+TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
+
 
 class ArtifactSettings(msgspec.Struct, frozen=True):
     """Limits. Times are seconds.
@@ -32,10 +34,17 @@ class ArtifactSettings(msgspec.Struct, frozen=True):
 def denied(address: str, networks: Sequence[str]) -> str:
     """The network that forbids an address; "" when none does. An IPv4 address inside IPv6 is judged as what it is."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address) and found.ipv4_mapped is not None:
-        found = found.ipv4_mapped
+    reached = [found, *_carried(found)]
     for network in networks:
         block = ipaddress.ip_network(network, strict=False)
-        if found.version == block.version and found in block:
+        if any(each.version == block.version and each in block for each in reached):
             return network
     return ""
+
+
+def _carried(found: ipaddress.IPv4Address | ipaddress.IPv6Address) -> list[ipaddress.IPv4Address]:
+    """The IPv4 address that an IPv6 one leads to: mapped (RFC 4291), 6to4 (RFC 3056) or translated (RFC 6052)."""
+    if isinstance(found, ipaddress.IPv4Address):
+        return []
+    translated = ipaddress.IPv4Address(int(found) & 0xFFFFFFFF) if found in TRANSLATED else None
+    return [each for each in (found.ipv4_mapped, found.sixtofour, translated) if each is not None]
