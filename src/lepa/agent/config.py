@@ -10,7 +10,7 @@ import re
 import socket
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -24,6 +24,9 @@ PORT_MAX = 65_535
 PRIORITY_MAX = 32_766
 CORE_MAX = 4_095
 EXPECT_MAX = 9
+
+Secret = Annotated[str, msgspec.Meta(extra={"secret": True})]
+"""A text that nobody is shown."""
 
 
 class Section(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -112,7 +115,7 @@ class Server(Section, frozen=True):
     job_max_count: int = 50_000
     job_tracked_versions: int = 6
     default_scheduler_config: SchedulerDefaults = SchedulerDefaults()
-    encrypt: str = ""
+    encrypt: Secret = ""
     gossip_profile: Literal["wan", "lan", "local"] = "wan"
     retry_join: tuple[str, ...] = ()
     retry_max: int = 0
@@ -223,7 +226,7 @@ class ShipLogs(Section, frozen=True):
     labels: dict[str, str] = {}
     facility: str = "local0"
     tag: str = "lepa"
-    headers: dict[str, str] = {}
+    headers: dict[str, Secret] = {}
     timeout: str = "10s"
 
 
@@ -289,7 +292,7 @@ class Acl(Section, frozen=True):
     role_ttl: str = "30s"
     token_min_expiration_ttl: str = "1m"
     token_max_expiration_ttl: str = "24h"
-    replication_token: str = ""
+    replication_token: Secret = ""
 
 
 class Dns(Section, frozen=True):
@@ -621,27 +624,43 @@ def size(text: str, name: str) -> int:
     return int(match[1]) * power
 
 
-SECRETS = ("encrypt", "token", "secret", "password", "key")
+REDACTED = "<redacted>"
+SECRET_NAMES = ("auth", "encrypt", "key", "password", "secret", "secret_id", "token")
+"""Of texts in blocks whose settings are not known here (`vault`, those of drivers); also how such a name may end."""
 _USER = re.compile(r"(?<=://)[^/?#\s]*@")
 
 
 def shown(config: Config) -> dict[str, Any]:
-    """The tree as /v1/agent/self shows it: everything that could be a secret replaced."""
-    redacted = _redact(to_builtins(config))
-    assert isinstance(redacted, dict)
-    return redacted
+    """The tree as /v1/agent/self shows it, without secrets: the settings that are said to be some, what is called so
+    where settings are not known, and names and passwords in URLs."""
+    found = _redacted(to_builtins(config), msgspec.inspect.type_info(Config))
+    assert isinstance(found, dict)
+    return found
 
 
-def _redact(value: Any) -> Any:
+def _redacted(value: Any, known: msgspec.inspect.Type) -> Any:
+    """Builtins of a known type without its secrets."""
+    if isinstance(known, msgspec.inspect.Metadata) and (known.extra or {}).get("secret"):
+        return REDACTED if value else value
+    if isinstance(known, msgspec.inspect.StructType):
+        kinds = {field.encode_name: field.type for field in known.fields}
+        return {key: _redacted(item, kinds[key]) for key, item in value.items()}
+    if isinstance(known, msgspec.inspect.DictType) and not isinstance(known.value_type, msgspec.inspect.AnyType):
+        return {key: _redacted(item, known.value_type) for key, item in value.items()}
+    return _unnamed(value)
+
+
+def _unnamed(value: Any) -> Any:
+    """Builtins without what is called a secret."""
     if isinstance(value, dict):
         return {
-            key: dict.fromkeys(item, "<redacted>")
-            if key == "headers" and isinstance(item, dict)
-            else "<redacted>"
-            if item and isinstance(item, str) and (key == "auth" or any(word in key.lower() for word in SECRETS))
-            else _redact(item)
+            key: REDACTED if item and isinstance(item, str) and _called_secret(key) else _unnamed(item)
             for key, item in value.items()
         }
     if isinstance(value, str):
-        return _USER.sub("<redacted>@", value)  # a name and a password in a URL
-    return [_redact(item) for item in value] if isinstance(value, list) else value
+        return _USER.sub(f"{REDACTED}@", value)
+    return [_unnamed(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _called_secret(name: str) -> bool:
+    return any(name.lower() == word or name.lower().endswith(f"_{word}") for word in SECRET_NAMES)

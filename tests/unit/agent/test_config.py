@@ -115,6 +115,28 @@ def test_no_kind_of_secret_is_shown() -> None:
     assert shown["client"]["ship_logs"]["l"]["address"] == "http://<redacted>@l:3100/push"
 
 
+def test_harmless_settings_are_shown_whatever_their_names_sound_like() -> None:
+    given = {
+        "acl": {"enabled": True, "token_ttl": "11s", "token_max_expiration_ttl": "9h"},
+        "server": {"enabled": True, "root_key_gc_threshold": "2h", "encrypt": ""},
+        "client": {"enabled": True, "meta": {"keyboard": "de", "tokens": "brass"}},
+        "tls": {"key_file": "/etc/k.pem"},
+        "vault": {"key_file": "/etc/v.pem", "secret_id": "hidden", "namespace": "https://a:hidden@v/ns"},
+        "telemetry": {"allowed_metadata_keys_in_metrics": ["team"]},
+    }
+    shown = config.shown(config.build(DEV | given).config)
+    assert (shown["acl"]["token_ttl"], shown["acl"]["token_max_expiration_ttl"]) == ("11s", "9h")
+    assert (shown["server"]["root_key_gc_threshold"], shown["server"]["encrypt"]) == ("2h", "")
+    assert shown["client"]["meta"] == {"keyboard": "de", "tokens": "brass"}
+    assert shown["tls"]["key_file"] == "/etc/k.pem"
+    assert shown["vault"] == {
+        "key_file": "/etc/v.pem",
+        "secret_id": "<redacted>",
+        "namespace": "https://<redacted>@v/ns",
+    }
+    assert shown["telemetry"]["allowed_metadata_keys_in_metrics"] == ["team"]
+
+
 def test_headers_for_receivers_are_not_shown() -> None:
     receiver = {"type": "loki", "address": "http://l/push", "headers": {"Authorization": "Bearer x"}}
     shown = config.shown(config.build(DEV | {"client": {"ship_logs": {"l": receiver}}}).config)
