@@ -8,9 +8,9 @@
     node_pool "gpu" { policy = "write" }        host_volume "data" { policy = "read" }
     agent { policy = "read" }   node, operator, quota, plugin, sentinel alike
 
-The same as JSON. Whatever is not known, has no label where one is needed, or stands at the wrong place is refused: a
-rule that silently meant nothing would be read as protection. Names of scopes, policies and capabilities are Nomad's
-(developer.hashicorp.com/nomad/docs/other-specifications/acl-policy).
+Read as HCL1, as Nomad reads it, or as JSON. Whatever is not known, has no label where one is needed, or stands at the
+wrong place is refused: a rule that silently meant nothing would be read as protection. Names of scopes, policies and
+capabilities are Nomad's (developer.hashicorp.com/nomad/docs/other-specifications/acl-policy).
 """
 
 import json
@@ -18,10 +18,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
-from lepa.jobspec import hcl
 from lepa.jobspec.diagnostics import Refusal, Reporter, Source
-from lepa.jobspec.expressions import Budget, Scope, evaluate
-from lepa.jobspec.syntax import Body
+from lepa.jobspec.hcl1 import Item, Items, parse_items
 from lepa.model.errors import invalid
 
 DENY: Final = "deny"
@@ -171,42 +169,52 @@ def _paths(label: str, variables: Any) -> Iterator[tuple[str, frozenset[str]]]:
 
 def _hcl(text: str) -> Iterator[Found]:
     report = Reporter(Source("policy", text))
-    body = hcl.parse_body(report)
-    scope = Scope(text, {}, {}, Budget(), closed=True)
-    for name in body.attributes:
-        raise invalid(f'Invalid policy: "{name}" is not a block')
-    found = [] if report.failed else [_block(block, scope, report) for block in body.blocks]
-    if report.failed:
-        raise invalid("Failed to parse ACL Policy: " + "\n".join(each.render() for each in report.found))
-    yield from found
+    try:
+        items = parse_items(text)
+    except Refusal as refusal:
+        report.refuse(refusal)
+        told = "\n".join(each.render() for each in report.found)
+        raise invalid(f"Failed to parse ACL Policy: {told}") from refusal
+    for item in items:
+        yield from _blocks(item)
 
 
-def _block(block: Any, scope: Scope, report: Reporter) -> Found:
-    if len(block.labels) > 1:
-        raise invalid(f"Invalid policy: {block.type} has more than one name")
-    label = block.labels[0].text if block.labels else ""
-    return block.type, label, _values(block.body, scope, report)
+def _blocks(item: Item) -> Iterator[Found]:
+    """A block of a policy; `namespace = { "a" = { … } }` is `namespace "a" { … }`."""
+    if not isinstance(item.value, tuple):
+        raise invalid(f'Invalid policy: "{item.name}" is not a block')
+    if item.name in LABELLED and not item.labels and item.value and all(map(_is_object, item.value)):
+        for named in item.value:
+            yield item.name, named.name, _values(named.value)
+    else:
+        yield item.name, _label(item), _values(item.value)
 
 
-def _values(body: Body, scope: Scope, report: Reporter) -> dict[str, Any]:
+def _is_object(item: Item) -> bool:
+    return isinstance(item.value, tuple) and not item.labels
+
+
+def _label(item: Item) -> str:
+    if len(item.labels) > 1:
+        raise invalid(f"Invalid policy: {item.name} has more than one name")
+    return item.labels[0] if item.labels else ""
+
+
+def _values(items: Items) -> dict[str, Any]:
     """Attributes and blocks of a block; a block with a label is a map by its label."""
     found: dict[str, Any] = {}
-    for attribute in body.attributes.values():
-        try:
-            found[attribute.name] = evaluate(attribute.expression, scope)
-        except Refusal as refusal:
-            report.refuse(refusal)
-    for block in body.blocks:
-        kind, label, values = _block(block, scope, report)
+    for item in items:
+        value = _values(item.value) if isinstance(item.value, tuple) else item.value
+        label = _label(item)
         if label:
-            place = found.setdefault(kind, {})
+            place = found.setdefault(item.name, {})
             if not isinstance(place, dict) or label in place:
-                raise invalid(f'Invalid policy: {kind} "{label}" is there twice')
-            place[label] = values
-        elif kind in found:
-            raise invalid(f"Invalid policy: {kind} is there twice")
+                raise invalid(f'Invalid policy: {item.name} "{label}" is there twice')
+            place[label] = value
+        elif item.name in found:
+            raise invalid(f"Invalid policy: {item.name} is there twice")
         else:
-            found[kind] = values
+            found[item.name] = value
     return found
 
 

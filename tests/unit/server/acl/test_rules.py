@@ -42,6 +42,33 @@ def test_json_says_the_same() -> None:
     assert rules.scopes["agent", ""] == {"read", "write"}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        'namespace "web" { policy = "read" capabilities = ["submit-job"] } agent { policy = "write" }',
+        'namespace "web" { policy = "read", capabilities = ["submit-job",], }, agent { policy = "write" }',
+        '"namespace" "web" {\n"policy" = "read"\n"capabilities" = [\n"submit-job"\n]\n}\nagent = {policy="write"}',
+        'namespace web { policy = "read" capabilities = ["submit-job"] } /* x */ agent { policy = "write" } // y',
+        'namespace = { web = { policy = "read", capabilities = ["submit-job"] } } agent { policy = "write" }',
+        'namespace { "web" { policy = "read" capabilities = ["submit-job"] } }\n# z\nagent { policy = "write" }',
+    ],
+)
+def test_all_that_hcl1_allows_says_the_same(text: str) -> None:
+    rules = parse_rules(text)
+    assert rules.scopes.keys() == {("namespace", "web"), ("agent", "")}
+    assert {"submit-job", "read-job"} <= rules.scopes["namespace", "web"]
+    assert rules.scopes["agent", ""] == {"read", "write"}
+
+
+def test_paths_of_variables_are_read_in_either_form() -> None:
+    block = (
+        'namespace "a" { variables { path "x/*" { capabilities = ["read"] } path "y" { capabilities = ["write"] } } }'
+    )
+    given = block.replace("variables {", "variables = {").replace('path "x/*" {', 'path = { "x/*" = {', 1)
+    given = given.replace('} path "y" {', ', } "y" = {').replace("} } }", "} } } }")
+    assert parse_rules(block).variables == parse_rules(given).variables != {}
+
+
 def test_no_rules_grant_nothing() -> None:
     assert parse_rules("").scopes == {}
 
@@ -66,6 +93,12 @@ def test_no_rules_grant_nothing() -> None:
         ("{", "Failed to parse"),
         ('namespace "p" {', "Failed to parse"),
         ('namespace "p q" { policy = "read" }', "Invalid namespace name"),
+        ('namespace = { policy = "write" }', "no name"),
+        ('namespace { "a" = "write" }', "no name"),
+        ('namespace "a" "b" { policy = "read" }', "more than one name"),
+        ('agent { policy = "read" policy = "write" }', "policy is there twice"),
+        ('namespace "p" { capabilities = "read-job" }', "have to be a list"),
+        ('namespace "p" { capabilities = [{}] }', "have to be a list"),
         ("# nothing", "grants and denies nothing"),
     ],
 )
