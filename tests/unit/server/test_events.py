@@ -81,6 +81,11 @@ def test_only_what_is_wanted_is_told() -> None:
     assert len(events_of(changes, Wanted({"*": ("*",)}, "default"))) == 1
 
 
+def test_a_job_without_a_payload_has_null_which_go_clients_can_decode() -> None:
+    (event,) = events_of([RowChange("jobs", "web", None, make_job(), 7)], ALL)
+    assert event.payload["Job"]["Payload"] is None
+
+
 def test_secrets_of_nodes_stay_secret() -> None:
     (event,) = events_of([RowChange("nodes", "n", None, make_node(secret_id="hush"), 7)], ALL)
     assert event.payload["Node"]["SecretID"] == ""

@@ -46,7 +46,7 @@ def dispatch_job(
         parent_id=parent.id,
         dispatched=True,
         dispatch_idempotency_token=idempotency_token,
-        payload=payload,
+        payload=payload or None,
         meta={**parent.meta, **meta},
         priority=priority or parent.priority,
     )
