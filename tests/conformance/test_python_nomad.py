@@ -71,6 +71,22 @@ def test_job_file_is_parsed_and_validated(client: nomad.Nomad) -> None:
     assert "input.hcl:1," in refused.value.nomad_resp.text
 
 
+def test_a_job_is_brought_about_as_ansibles_module_does(client: nomad.Nomad) -> None:
+    """community.general.nomad_job: plan for a difference, register under `job`, start again what was stopped."""
+    task = 'driver = "raw_exec"\n config {\n command = "sleep"\n args = ["600"]\n }\n'
+    body = {"job": client.jobs.parse(f'job "play" {{\n group "g" {{\n task "t" {{\n {task} }}\n }}\n }}\n')}
+    assert client.job.plan_job("play", body, diff=True)["Diff"]["Type"] == "Added"
+    client.jobs.register_job(body)
+    eventually(lambda: client.job.get_job("play")["Status"] == "running")
+    assert client.job.plan_job("play", body, diff=True)["Diff"]["Type"] == "None"
+    assert "play" in [client.job.get_job(job["ID"])["ID"] for job in client.jobs.get_jobs()]
+    client.job.deregister_job("play")
+    eventually(lambda: client.job.get_job("play")["Status"] == "dead")
+    client.jobs.register_job({"job": client.job.get_job("play") | {"Status": "running", "Stop": False}})
+    eventually(lambda: client.job.get_job("play")["Status"] == "running")
+    client.job.deregister_job("play", purge=True)
+
+
 def test_logs_and_files_of_a_task_are_read(client: nomad.Nomad, alloc: Any) -> None:
     """B166."""
     eventually(lambda: client.client.stream_logs.stream(alloc["ID"], "main", "stdout", plain=True))

@@ -5,7 +5,7 @@ Each route finds the node first. Another node's allocations are asked for at tha
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
@@ -123,41 +123,44 @@ async def logs(node: NodeService, request: web.Request) -> web.StreamResponse:
     return await _send(request, frames, plain=flag(query, "plain"))
 
 
-async def _send(request: web.Request, frames: AsyncIterator[StreamFrame], *, plain: bool) -> web.StreamResponse:
-    """Send frames as they come. Errors before the first one are ordinary responses, later ones end the body.
+async def _send(request: web.Request, frames: AsyncGenerator[StreamFrame], *, plain: bool) -> web.StreamResponse:
+    """Send frames as they come. Errors before the first one, and within the first second, are ordinary responses; later
+    ones end the body.
 
     A file that is not there is 400 when it is streamed and 404 elsewhere, as with Nomad.
     """
+    response = web.StreamResponse(headers={"Content-Type": TEXT if plain else JSON})
+    begin = asyncio.Lock()
+
+    async def write(data: bytes) -> None:
+        async with begin:
+            if not response.prepared:
+                await response.prepare(request)
+        await response.write(data)
+
+    async def heartbeat() -> None:
+        """An empty object each second tells the reader that the stream lives, also while there is nothing to send."""
+        with contextlib.suppress(ConnectionError):
+            while True:
+                await asyncio.sleep(HEARTBEAT_S)
+                await write(b"" if plain else b"{}")
+
     try:
-        first = await anext(frames, None)
+        async with Tasks("api.stream") as tasks:
+            tasks.start("heartbeat", heartbeat())
+            async for frame in frames:
+                await write(frame.data if plain else wire.to_json(frame))
     except LepaError as error:
+        if response.prepared:
+            return response
         if error.code == "not_found" and "/fs/stream/" in request.path:
             raise invalid(error.message) from error
         raise
-    response = web.StreamResponse(headers={"Content-Type": TEXT if plain else JSON})
-    await response.prepare(request)
-    try:
-        if first is not None:
-            await response.write(first.data if plain else wire.to_json(first))
-        async with Tasks("api.stream") as tasks:
-            if not plain:
-                tasks.start("heartbeat", _heartbeat(response))
-            async for frame in frames:
-                await response.write(frame.data if plain else wire.to_json(frame))
-    except LepaError:
-        return response
     finally:
-        await frames.aclose()  # type: ignore[attr-defined]
+        await frames.aclose()
+    await write(b"")
     await response.write_eof()
     return response
-
-
-async def _heartbeat(response: web.StreamResponse) -> None:
-    """An empty object each second tells the reader that the stream lives."""
-    with contextlib.suppress(ConnectionError):
-        while True:
-            await asyncio.sleep(HEARTBEAT_S)
-            await response.write(b"{}")
 
 
 async def snapshot(edge: Edge, request: web.Request) -> web.StreamResponse:

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -431,14 +431,14 @@ class Client:
 
     def stream_file(
         self, alloc_id: str, path: str, *, offset: int, origin: str, follow: bool
-    ) -> AsyncIterator[StreamFrame]:
+    ) -> AsyncGenerator[StreamFrame]:
         """A file, then what is appended."""
         directory = self._directory(alloc_id)
         return files.stream_file(directory, path, self._clock, offset=offset, origin=origin, follow=follow)
 
     def stream_logs(
         self, alloc_id: str, task: str, stream: str, *, offset: int, origin: str, follow: bool
-    ) -> AsyncIterator[StreamFrame]:
+    ) -> AsyncGenerator[StreamFrame]:
         """A task's output over all rotated files."""
         state = self._allocations.runner(alloc_id).states().get(task)
         if state is None:

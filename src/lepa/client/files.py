@@ -9,7 +9,7 @@ import mimetypes
 import os
 import re
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import BinaryIO
 
@@ -72,7 +72,7 @@ def read_file(directory: AllocDir, path: str, offset: int, limit: int) -> bytes:
 
 async def stream_file(
     directory: AllocDir, path: str, clock: Clock, *, offset: int, origin: str, follow: bool
-) -> AsyncIterator[StreamFrame]:
+) -> AsyncGenerator[StreamFrame]:
     """A file in frames. A truncated file is read from its start again; a deleted one ends the stream."""
     name = directory.readable(path)
     with confined.open_file(directory.path, name) as file:
@@ -150,7 +150,7 @@ def starting_point(sizes: list[tuple[int, int]], offset: int, origin: str) -> tu
 
 async def stream_logs(
     files: LogFiles, clock: Clock, *, offset: int, origin: str, follow: bool
-) -> AsyncIterator[StreamFrame]:
+) -> AsyncGenerator[StreamFrame]:
     """All files as one text, then what is appended while follow. Waits for the first file when following."""
     while not (numbers := files.numbers()):
         if not follow:
@@ -169,7 +169,7 @@ async def stream_logs(
 
 async def _one_file(
     files: LogFiles, number: int, position: int, clock: Clock, *, follow: bool
-) -> AsyncIterator[StreamFrame]:
+) -> AsyncGenerator[StreamFrame]:
     """One file to its end; while following, until a newer one exists and this one has been read to the end."""
     try:
         file = files.open(number)

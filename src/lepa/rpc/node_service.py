@@ -4,7 +4,7 @@ The node's client implements it; the edge calls it when the node is its own, els
 HTTP address otherwise. Unknown allocations raise LepaError(not_found) `Unknown allocation "<id>"`.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Any, Protocol
 
 from lepa.model.service import CheckQueryResult
@@ -61,12 +61,12 @@ class NodeService(Protocol):
 
     def stream_file(
         self, alloc_id: str, path: str, *, offset: int, origin: str, follow: bool
-    ) -> AsyncIterator[StreamFrame]:
+    ) -> AsyncGenerator[StreamFrame]:
         """A file from `offset` counted from origin "start" or "end", then what is appended while follow."""
 
     def stream_logs(
         self, alloc_id: str, task: str, stream: str, *, offset: int, origin: str, follow: bool
-    ) -> AsyncIterator[StreamFrame]:
+    ) -> AsyncGenerator[StreamFrame]:
         """A task's "stdout" or "stderr" over all rotated files."""
 
     async def snapshot(self, alloc_id: str, token: str) -> AsyncIterator[bytes]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lepa.api import event_feeds
+from lepa.api import event_feeds, files
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.stats import AllocFileInfo, AllocResourceUsage, HostStats
 from lepa.rpc import requests as r
@@ -199,6 +199,21 @@ async def test_another_nodes_allocation_is_asked_for_there(node, parts, client_o
     await socket.send_json({"stdin": {"data": base64.b64encode(b"far").decode()}})
     assert base64.b64decode((await socket.receive_json())["stdout"]["data"]) == b"FAR"
     await socket.close()
+
+
+async def test_a_log_without_a_line_yet_is_followed_and_beats(node, http, monkeypatch) -> None:
+    async def silent(alloc_id: str, task: str, stream: str, **options: Any) -> AsyncIterator[StreamFrame]:
+        await asyncio.Event().wait()
+        yield StreamFrame()
+
+    monkeypatch.setattr(files, "HEARTBEAT_S", 0.01)
+    monkeypatch.setattr(node, "stream_logs", silent)
+    answer = await http.get(f"/v1/client/fs/logs/{HERE}?task=t&type=stdout&follow=true")
+    assert await answer.content.readexactly(4) == b"{}{}"
+    answer.close()
+    answer = await http.get(f"/v1/client/fs/logs/{HERE}?task=t&type=stdout&follow=true&plain=true")
+    assert answer.status == 200
+    answer.close()
 
 
 async def test_a_node_that_cannot_be_reached_is_no_path(parts, http) -> None:
