@@ -1,14 +1,15 @@
 """The event stream: the newest batches are kept, and every subscriber gets what comes, at its own pace.
 
-Changes are kept as they are and made into events only for those who asked: most batches are never looked at. A
-subscriber that falls behind by more than the batches kept goes on at the oldest one, as one who comes late does.
+Changes are kept as they are and made into events only for those who asked: most batches are never looked at. Each batch
+knows the next one, so a subscriber misses none however many come at once; the stream of one that is BEHIND_MAX behind
+ends, as all do when this server itself has missed changes: then they know it, and ask again.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
 from itertools import groupby
-from typing import Final, NamedTuple
+from typing import Final
 
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError, denied
@@ -29,11 +30,21 @@ MADE_MAX: Final = 256
 """Batches kept as events, for whoever asks for the same."""
 
 
-class _Batch(NamedTuple):
-    """All changes of one revision."""
+BEHIND_MAX: Final = 4_096
+"""Batches that one subscriber may be behind the newest one."""
 
-    at: int
-    changes: tuple[RowChange, ...]
+
+class _Batch:
+    """All changes of one revision, and the batch that came next. broken: changes are missing before this one."""
+
+    __slots__ = ("after", "at", "broken", "changes", "number")
+
+    def __init__(self, number: int, at: int, changes: tuple[RowChange, ...], *, broken: bool = False) -> None:
+        self.number = number
+        self.at = at
+        self.changes = changes
+        self.broken = broken
+        self.after: _Batch | None = None
 
 
 class _Rights:
@@ -67,6 +78,7 @@ class EventStream:
         self._replica = replica
         self._guard = guard
         self._batches: deque[_Batch] = deque(maxlen=batches_max)
+        self._newest = _Batch(0, 0, ())
         self._made: dict[tuple[int, str, str], EventBatch] = {}
         self._waking = False
         self._subscribers = 0
@@ -115,20 +127,37 @@ class EventStream:
         return made
 
     async def _from(self, index: int) -> AsyncIterator[_Batch]:
+        """Raises LepaError when batches were missed."""
+        last = self._newest
+        batch = next((batch for batch in self._batches if batch.at >= index), None)
         while not self._closed:
-            grown = self._grown
-            for batch in [batch for batch in self._batches if batch.at >= index]:
+            if batch is None:
+                grown = self._grown
+                batch = last.after
+                if batch is None:
+                    await grown.wait()
+                    continue
+            if batch.broken or self._newest.number - batch.number > BEHIND_MAX:
+                raise LepaError("timeout", "events were missed; follow the stream again")
+            if batch.at >= index:
                 yield batch
-                index = batch.at + 1
-            if grown is self._grown:
-                await grown.wait()
+            last, batch = batch, batch.after
 
     async def _follow(self, subscription: Subscription) -> None:
         async for delivery in subscription:
+            if delivery.lagged:
+                self._batches.clear()
+                self._add(delivery.snapshot.index, (), broken=True)
             for index, changes in groupby(delivery.changes, key=lambda change: change.revision):
                 if told := tuple(change for change in changes if change.table in TOPICS):
-                    self._batches.append(_Batch(index, told))
+                    self._batches.append(self._add(index, told))
             self._wake_soon()
+
+    def _add(self, at: int, changes: tuple[RowChange, ...], *, broken: bool = False) -> _Batch:
+        batch = _Batch(self._newest.number + 1, at, changes, broken=broken)
+        self._newest.after = batch
+        self._newest = batch
+        return batch
 
     def _wake_soon(self) -> None:
         """Wake the subscribers: at once while they are few, else after a moment in which more may come for a write."""
