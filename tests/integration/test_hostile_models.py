@@ -22,7 +22,7 @@ from lepa.serving.connection import ClipperConnection
 from lepa.serving.container_managers.local import QUERY, LocalContainerManager
 
 SLO_MICROS = 2_000_000
-REQUEST_BYTES = 1 << 30
+REQUEST_BYTES = 1 << 40
 
 
 @pytest.fixture(scope="module")
@@ -263,7 +263,7 @@ def test_ten_thousand_items_are_answered(cluster: ClipperConnection, digits: Any
         assert status == 413
 
 
-def test_a_body_of_a_gigabyte_is_refused_and_not_kept(cluster: ClipperConnection) -> None:
+def test_a_body_of_a_terabyte_is_refused_and_not_kept(cluster: ClipperConnection) -> None:
     process = frontend(cluster)
     before = process.memory_info().rss
     with socket.create_connection(cluster.cm.get_query_addr()) as caller:

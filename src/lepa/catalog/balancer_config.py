@@ -26,7 +26,9 @@ class HaproxyOptions(NamedTuple):
 def haproxy(services: Iterable[str], options: HaproxyOptions) -> str:
     """A resolvers section and one backend a service, to be included in a configuration.
 
-    `hold` times of a second let HAProxy follow within a second or two; `allow-dup-ip` because instances on one node
+    `hold` times of a second let HAProxy follow within a second or two. An instance that is in no answer any more is
+    held for three: what takes its place may come with the same answer, and a new server needs a moment (its address
+    is sometimes asked for apart), in which the backend would have none. `allow-dup-ip` because instances on one node
     share its address. Weights come from the SRV records.
     """
     lines = [
@@ -36,7 +38,8 @@ def haproxy(services: Iterable[str], options: HaproxyOptions) -> str:
         "    resolve_retries 3",
         "    timeout resolve 1s",
         "    timeout retry 500ms",
-        *(f"    hold {what} 1s" for what in ("valid", "nx", "obsolete", "other", "refused", "timeout")),
+        *(f"    hold {what} 1s" for what in ("valid", "nx", "other", "refused", "timeout")),
+        "    hold obsolete 3s",
     ]
     place = "" if options.namespace == "default" else f".{options.namespace}.ns"
     for service in services:

@@ -11,6 +11,12 @@ def test_haproxy_gets_a_backend_for_each_service() -> None:
     assert "server-template web- 3 _web._tcp.service.lepa resolvers lepa" in text
 
 
+def test_haproxy_holds_an_instance_that_is_gone_for_longer_than_it_waits_between_two_questions() -> None:
+    text = haproxy(["web"], HaproxyOptions())
+    assert "timeout resolve 1s" in text
+    assert "hold obsolete 3s" in text
+
+
 def test_a_namespace_and_a_tag_are_in_the_name() -> None:
     text = haproxy(["web"], HaproxyOptions(namespace="team", tag="blue", domain="consul."))
     assert " _web._blue.service.team.ns.consul " in text
