@@ -298,9 +298,9 @@ class Snapshot:
         )
 
     def _queued(self, job: Job) -> Mapping[str, int]:
-        """What could not be placed, as the newest evaluation that says so found it."""
+        """What could not be placed, by the evaluation that saw the newest state; one that is cancelled saw none."""
         told = (e for e in self.job_evaluations(job.namespace, job.id) if e.queued_allocations)
-        newest = max(told, key=lambda e: (e.modify_index, e.id), default=None)
+        newest = max(told, key=lambda e: (e.snapshot_index, e.modify_index, e.id), default=None)
         return newest.queued_allocations if newest else {}
 
     # Allocations

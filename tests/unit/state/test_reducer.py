@@ -125,6 +125,23 @@ def test_a_report_that_counts_nothing_new_leaves_the_summary_alone() -> None:
     assert Watch("allocs", "job", ("default", "web")) in reduction.touched
 
 
+def test_what_is_queued_is_told_by_the_evaluation_that_saw_the_newest_state() -> None:
+    job = make_job()
+
+    def evaluation(name: str, queued: int, status: str, seen: int) -> Any:
+        return make_eval(name, job=job, queued_allocations={"web": queued}, status=status, snapshot_index=seen)
+
+    snapshot = reduced(
+        job_put(job, 2),
+        eval_put(evaluation("blocked", 1, "blocked", seen=3), 4),
+        eval_put(evaluation("later", 0, "complete", seen=6), 7),
+        eval_put(evaluation("blocked", 1, "canceled", seen=3), 8, created=4),
+    ).snapshot
+    summary = snapshot.job_summary("default", "web")
+    assert summary is not None
+    assert summary.summary["web"].queued == 0
+
+
 def test_the_summary_counts_allocations_queued_ones_and_children() -> None:
     parent = make_job("cron", periodic=PeriodicConfig())
     child = make_job("cron/periodic-1", parent_id="cron")
