@@ -88,12 +88,14 @@ class Record(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """What is to be said about a name and type. Its answers may be given in any order and may be cut short."""
+    """What is to be said about a name and type. Its answers may be cut short, and given in any order unless one leads
+    to the next (linked)."""
 
     rcode: int = NOERROR
     answers: tuple[Record, ...] = ()
     authority: tuple[Record, ...] = ()
     authoritative: bool = True
+    linked: bool = False
 
 
 class Sections(msgspec.Struct, frozen=True):

@@ -55,6 +55,8 @@ KEPT_OVERHEAD = 1_024
 """Octets that a kept answer is taken to cost beside its own."""
 TARGETS_MAX = 16_384
 """Instance addresses whose records are kept."""
+TARGETS_ASKED_MAX = 3
+"""Host names of other domains, among the targets of one SRV answer, that recursors are asked about, one by one."""
 PLACES_MAX = 256
 """Datacenters whose names are kept in wire form."""
 ADDRESS_SUFFIX_MAX = wire.NAME_SIZE_MAX - 33
@@ -136,16 +138,18 @@ class Verdict(Enum):
 
 
 class Chase(msgspec.Struct, frozen=True):
-    """An answer that is a CNAME to another domain's name: `question` is to be put to the recursors.
+    """An answer that leads to a name of another domain: `question` is to be put to the recursors.
 
-    query: the client's. size_max: what its answer may take. alias: our record.
+    query: the client's. size_max: what its answer may take. answers: our records: CNAMEs, or SRV records of which some
+    have a host name as target. name: what the question is about. rest: other names to ask about after it.
     """
 
     query: Query
     size_max: int
-    alias: Record
+    answers: tuple[Record, ...]
     question: bytes
     name: bytes
+    rest: tuple[bytes, ...] = ()
 
 
 Answer = bytes | Verdict | Chase
@@ -153,10 +157,12 @@ Answer = bytes | Verdict | Chase
 
 
 class Known(msgspec.Struct, frozen=True):
-    """A reply and what it was made from. subject: the service, or NODES when nodes alone decide, else None."""
+    """A reply and what it was made from. subject: the service, or NODES when nodes alone decide, else None. beyond:
+    names of other domains that it leads to."""
 
     reply: Reply
     subject: ServiceKey | None = None
+    beyond: tuple[bytes, ...] = ()
 
     def still_holds(self, old: ServiceTable, new: ServiceTable) -> bool:
         """Whether the reply is the same from a newer table. Those that carry the table's index (the SOA) never are."""
@@ -217,7 +223,52 @@ class Resolver:
         return any(wire.is_within(name, domain) for domain, _ in self._domains)
 
     def resolve(self, name: bytes, qtype: int) -> Known | None:
-        """What is known about a lower-cased wire name; None when it is not for us to answer."""
+        """What is known about a lower-cased wire name, and about names of ours that it leads to; None when it is not
+        for us to answer."""
+        known = self._resolve(name, qtype)
+        if known is None or not any(record.target and not record.extras for record in known.reply.answers):
+            return known
+        if qtype in (wire.A, wire.AAAA):
+            return self._with_links(known, qtype)
+        return self._with_targets(known) if qtype == wire.SRV else known
+
+    def _with_links(self, known: Known, qtype: int) -> Known:
+        """A CNAME with what stands behind it."""
+        answers = known.reply.answers
+        records, beyond = self._links(answers[-1].target, qtype)
+        names = (beyond,) if beyond else ()
+        if not records:
+            return msgspec.structs.replace(known, beyond=names)
+        return Known(Reply(answers=(*answers, *records), linked=True), beyond=names)
+
+    def _with_targets(self, known: Known) -> Known:
+        """SRV records whose targets are host names with the addresses of those that are ours beside them."""
+        bare = dict.fromkeys(record.target for record in known.reply.answers if not record.extras)
+        links = {name: self._links(name, wire.A) for name in bare}
+        answers = tuple(
+            msgspec.structs.replace(record, extras=links[record.target][0]) if not record.extras else record
+            for record in known.reply.answers
+        )
+        beyond = tuple(dict.fromkeys(name for _, name in links.values() if name))[:TARGETS_ASKED_MAX]
+        subject = known.subject if all(not records for records, _ in links.values()) else None
+        return Known(msgspec.structs.replace(known.reply, answers=answers), subject, beyond)
+
+    def _links(self, name: bytes, qtype: int) -> tuple[tuple[Record, ...], bytes | None]:
+        """What we know behind a name, CNAME by CNAME, and the name of another domain that it leads to. Empty when that
+        is more than `aliases.DEPTH_MAX` CNAMEs away, the one that led to `name` included."""
+        found: list[Record] = []
+        for _ in range(aliases.DEPTH_MAX):
+            if not self.is_ours(name):
+                return tuple(found), name
+            known = self._resolve(name, qtype)
+            answers = known.reply.answers if known is not None else ()
+            found += answers
+            if not answers or not answers[-1].target:
+                return tuple(found), None
+            name = answers[-1].target
+        return (), None
+
+    def _resolve(self, name: bytes, qtype: int) -> Known | None:
         for domain, text in self._domains:
             if wire.is_within(name, domain):
                 labels = wire.labels_of(name[: len(name) - len(domain)] + b"\0")
@@ -475,6 +526,13 @@ def _meta_text(key: str, value: str) -> str:
     return key.replace("`", "``").replace("=", "`=") + "=" + value
 
 
+def _led_on(record: Record, name: bytes, behind: tuple[Record, ...]) -> Record:
+    """The same, with the addresses behind the name beside it where it leads there."""
+    leads = record.target == name and not record.extras
+    leads = leads or bool(record.extras and record.extras[-1].target == name)
+    return msgspec.structs.replace(record, extras=(*record.extras, *behind)) if leads else record
+
+
 def _distinct(records: Iterable[Record]) -> list[Record]:
     return list({(record.owner, record.body): record for record in records}.values())
 
@@ -569,17 +627,28 @@ class Responder:
             return Verdict.DROP
         return self._error(query, wire.SERVFAIL)
 
-    def chased(self, chase: Chase, reply: bytes | None) -> bytes:
-        """The answer once the recursors have spoken; the alias alone when they gave nothing of use."""
-        behind = aliases.links(reply, chase.name, chase.query.qtype) if reply is not None else ()
-        answers = (chase.alias, *behind)
-        if chase.query.edns is None:
-            answers = answers[: aliases.RECORDS_MAX_PLAIN]
-        sections = wire.encode_sections(
-            chase.query.name, Reply(answers=answers), chase.size_max - wire.edns_size(chase.query)
-        )
+    def chased(self, chase: Chase, reply: bytes | None) -> bytes | Chase:
+        """The answer once the recursors have spoken, or what to ask next; our records alone when they gave nothing of
+        use."""
+        query = chase.query
+        qtype = wire.A if query.qtype == wire.SRV else query.qtype
+        behind = aliases.links(reply, chase.name, qtype) if reply is not None else ()
+        most = len(behind) if query.edns is not None else aliases.RECORDS_MAX_PLAIN
+        if query.qtype == wire.SRV:
+            answers = tuple(_led_on(record, chase.name, behind[:most]) for record in chase.answers)
+            if chase.rest and reply is not None:
+                return self._chase(query, chase.size_max, answers, chase.rest)
+        else:
+            answers = (*chase.answers, *behind)
+            answers = answers if query.edns is not None else answers[:most]
+        sections = wire.encode_sections(query.name, Reply(answers=answers), chase.size_max - wire.edns_size(query))
         self.counts[_outcome(sections)] += 1
-        return self._assemble(chase.query, sections)
+        return self._assemble(query, sections)
+
+    def _chase(self, query: Query, room: int, answers: tuple[Record, ...], names: tuple[bytes, ...]) -> Chase:
+        qtype = wire.A if query.qtype == wire.SRV else query.qtype
+        name, *rest = names
+        return Chase(query, room, answers, aliases.question(query.ident, name, qtype), name, tuple(rest))
 
     def _compose(self, message: bytes, size_max: int | None) -> Answer:
         """size_max: None when the query's own limit counts and a finished answer may be kept."""
@@ -602,23 +671,16 @@ class Responder:
         if known is None:
             return self._not_ours(query)
         room = self._udp_size(query) if size_max is None else size_max
-        if (alias := self._alias(query, known.reply)) is not None:
+        if known.beyond and self._settings.recursors:
             self.counts["chased"] += 1
-            asked = aliases.question(query.ident, alias.target, query.qtype)
-            return Chase(query, room, alias, asked, alias.target)
+            answers = known.reply.answers if query.qtype != wire.SRV else self._shuffled(known.reply.answers)
+            return self._chase(query, room, answers, known.beyond)
         key = query.name, query.qtype, room - wire.edns_size(query)
         rotations, sections = self._sections(key, known.reply)
         self.counts[_outcome(sections)] += 1
         if size_max is None:
             self._keep_finished(message, query, rotations, key)
         return self._assemble(query, sections)
-
-    def _alias(self, query: Query, reply: Reply) -> Record | None:
-        """The CNAME that is the whole reply to a question for addresses, when recursors can tell what is behind it."""
-        if not self._settings.recursors or query.qtype not in (wire.A, wire.AAAA) or len(reply.answers) != 1:
-            return None
-        record = reply.answers[0]
-        return record if record.target and not self._resolver.is_ours(record.target) else None
 
     def _known(self, query: Query) -> Known | None:
         key = query.name, query.qtype
@@ -651,6 +713,8 @@ class Responder:
 
     def _rotations(self, key: EncodedKey, reply: Reply) -> tuple[Sections, ...]:
         name, _, room = key
+        if reply.linked:
+            return (wire.encode_sections(name, reply, room),)
         answers = self._shuffled(reply.answers)
         count = len(answers)
         turns = min(count, ROTATIONS_MAX, max(2, ROTATED_RECORDS_MAX // count)) if count else 1

@@ -369,7 +369,11 @@ class _StreamLoop:
         def deliver(reply: bytes | None) -> None:
             responder = self._responder()
             if isinstance(answer, Chase):
-                send(responder.chased(answer, reply))
+                further = responder.chased(answer, reply)
+                if isinstance(further, Chase):
+                    self._ask(message, further, over_tcp, send)
+                else:
+                    send(further)
             else:
                 told = responder.servfail(message) if reply is None else reply
                 send(told if isinstance(told, bytes) else None)

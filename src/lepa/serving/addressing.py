@@ -13,6 +13,7 @@ one row in `PROVIDERS`; nothing else changes.
 Everything here blocks and is meant for threads and for people's programs.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -31,6 +32,7 @@ from lepa.serving.srv_query import (
     AAAA,
     RCODE_NO_SUCH_NAME,
     RCODE_OK,
+    RCODE_REFUSED,
     SRV,
     A,
     DnsAnswer,
@@ -82,7 +84,8 @@ class StaticProvider:
 
 class SrvDnsProvider:
     """Any DNS server that answers SRV queries: lepa's, Consul's, a plain zone. Asks NAME.service.DOMAIN; a truncated
-    answer is asked for again over TCP; targets without an address in the answer are asked for one by one."""
+    answer is asked for again over TCP; targets without an address in the answer are asked for one by one, and of this
+    machine's resolver where the server knows nothing of them: they may be names of another domain."""
 
     def __init__(self, server: Address, domain: str = "consul", label: str = "service") -> None:
         self._server = server
@@ -100,12 +103,15 @@ class SrvDnsProvider:
 
     def _hosts(self, name: str) -> list[str]:
         for kind in (A, AAAA):
-            answer = self._ask(name, kind)
+            answer = self._ask(name, kind, (RCODE_OK, RCODE_NO_SUCH_NAME, RCODE_REFUSED))
             if hosts := [host for found in answer.hosts.values() for host in found]:
                 return hosts
+        with contextlib.suppress(OSError, UnicodeError):
+            return [str(entry[4][0]) for entry in socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)]
         return []
 
-    def _ask(self, name: str, kind: int) -> DnsAnswer:
+    def _ask(self, name: str, kind: int, told: Sequence[int] = (RCODE_OK, RCODE_NO_SUCH_NAME)) -> DnsAnswer:
+        """The answer about a name. told: response codes that are one."""
         message_id = self._random.getrandbits(16)
         question = encode_question(message_id, name, kind)
         failure: Exception | None = None
@@ -117,7 +123,7 @@ class SrvDnsProvider:
             except (OSError, ValueError) as error:
                 failure = error
                 continue
-            if answer.rcode in (RCODE_OK, RCODE_NO_SUCH_NAME):
+            if answer.rcode in told:
                 return answer
             failure = OSError(f"response code {answer.rcode}")
         raise LepaError("timeout", f"DNS server {self._server} gave no answer about {name}: {failure}") from failure

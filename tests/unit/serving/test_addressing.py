@@ -11,6 +11,7 @@ from typing import Any
 
 import dns.flags
 import dns.message
+import dns.rcode
 import dns.rdatatype
 import dns.rrset
 import pytest
@@ -135,6 +136,10 @@ def _dns_answer(question: bytes, truncated: bool) -> bytes:
         response.flags |= dns.flags.TC
     elif kind == dns.rdatatype.SRV and str(name).startswith("web.service"):
         response.answer = [dns.rrset.from_text(name, 5, "IN", "SRV", "1 1 80 n1.node.consul.")]
+    elif kind == dns.rdatatype.SRV and str(name).startswith("outside.service"):
+        response.answer = [dns.rrset.from_text(name, 5, "IN", "SRV", "1 1 80 localhost.", "1 1 81 nowhere.invalid.")]
+    elif str(name) in ("localhost.", "nowhere.invalid."):
+        response.set_rcode(dns.rcode.REFUSED)
     elif kind == dns.rdatatype.AAAA and str(name).startswith("n1."):
         response.answer = [dns.rrset.from_text(name, 5, "IN", "AAAA", "fd00::1")]
     return response.to_wire()
@@ -174,6 +179,18 @@ def test_any_dns_server_is_asked_over_udp_and_when_truncated_over_tcp(truncates:
         provider = SrvDnsProvider(server)
         assert provider.resolve("web") == Resolution((Located(Address("fd00:0:0:0:0:0:0:1", 80), 1, 1),), 5.0)
         assert provider.resolve("nobody").places == ()
+
+
+def test_a_target_of_another_domain_is_left_to_the_machines_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def resolver(name: str, *_: Any, **__: Any) -> list[Any]:
+        if name == "localhost":
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", 0))]
+        raise socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolver)
+    with dns_server(truncates=False) as server:
+        places = SrvDnsProvider(server).resolve("outside").places
+    assert [place.address for place in places] == [Address("127.0.0.1", 80)]
 
 
 def test_a_dns_server_that_is_away_is_an_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
