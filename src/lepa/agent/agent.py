@@ -27,6 +27,7 @@ from lepa.agent.ingress_process import IngressProcess
 from lepa.agent.ingress_settings import announced, ingress_settings
 from lepa.agent.limit_settings import http_limits
 from lepa.agent.log_tap import LogTap
+from lepa.agent.metric_sinks import send_for_ever, sinks_of
 from lepa.agent.node_settings import client_settings
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
 from lepa.agent.server_part import ServerPart
@@ -138,6 +139,9 @@ class Agent:
         await self._guests(hosts[0])
         await self._ingress(hosts[0])
         self._tasks.start("tick", self._tick())
+        if sinks := sinks_of(config):
+            update = self.view.update_metrics
+            self._tasks.start("sinks", send_for_ever(config, sinks, self._metrics, update, self._clock))
         gc.freeze()
 
     async def _servers(self) -> Caller:

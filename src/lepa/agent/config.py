@@ -455,14 +455,11 @@ class Config(Section, frozen=True):
 
 IGNORED = (
     "consul", "vault", "autopilot", "ui", "rpc", "enable_syslog", "plugin_dir",
-    "client.default_ineligible",
-    "client.drain_on_shutdown", "client.disk_free_mb",
-    "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.disable_hostname",
-    "telemetry.use_node_name", "telemetry.include_alloc_metadata_in_metrics", "telemetry.statsd_address",
-    "telemetry.statsite_address",
+    "client.default_ineligible", "client.drain_on_shutdown", "client.disk_free_mb",
+    "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.include_alloc_metadata_in_metrics",
     "telemetry.allowed_metadata_keys_in_metrics", "telemetry.disable_allocation_hook_metrics",
-    "telemetry.disable_rpc_rate_metrics_labels", "telemetry.datadog_address", "telemetry.datadog_tags",
-    "telemetry.in_memory_collection_interval", "telemetry.in_memory_retention_period",
+    "telemetry.disable_rpc_rate_metrics_labels", "telemetry.in_memory_collection_interval",
+    "telemetry.in_memory_retention_period",
 )  # fmt: skip
 """Settings that are taken and have no effect here."""
 

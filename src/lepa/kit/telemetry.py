@@ -17,6 +17,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Any
 
+from lepa.kit.statsd import Labels, News
+
 LEVELS = {
     "TRACE": logging.DEBUG,
     "DEBUG": logging.DEBUG,
@@ -38,7 +40,9 @@ NEWEST_MAX = 256
 """Measurements of a series that its quantiles are taken of."""
 QUANTILES = (0.5, 0.9, 0.99)
 
-Labels = tuple[tuple[str, str], ...]
+FOLLOWED_MAX = 50_000
+"""Counts and measurements that wait for whoever follows them."""
+
 Figure = tuple[str, float, Mapping[str, str]]
 """A gauge: its name, its value, its labels."""
 
@@ -190,6 +194,12 @@ class Metrics:
         self.dropped = 0
         self._groups: dict[str, dict[tuple[str, Labels], float]] = {}
         self._open = Interval()
+        self._news: deque[News] | None = None
+
+    def follow(self) -> deque[News]:
+        """Everything that is counted and measured from now on, for one reader; of what is too much the oldest goes."""
+        self._news = deque(maxlen=FOLLOWED_MAX)
+        return self._news
 
     def gauge(self, name: str, value: float, **labels: str) -> None:
         """Set what a value is now."""
@@ -236,6 +246,8 @@ class Metrics:
         if key in self.totals or self._room(self.totals):
             self.totals[key] = self.totals.get(key, 0.0) + n
             self._open.counters.setdefault(key, Sample()).add(n)
+            if self._news is not None:
+                self._news.append(News("c", name, n, key[1]))
 
     def sample(self, name: str, value: float, **labels: str) -> None:
         """Note one measurement; durations are milliseconds."""
@@ -244,6 +256,8 @@ class Metrics:
             self.sums.setdefault(key, Sample()).add(value)
             self.newest.setdefault(key, deque(maxlen=NEWEST_MAX)).append(value)
             self._open.samples.setdefault(key, Sample()).add(value)
+            if self._news is not None:
+                self._news.append(News("ms", name, value, key[1]))
 
     def tick(self, now: float) -> None:
         """Close the interval when it is over; called about once a second."""
