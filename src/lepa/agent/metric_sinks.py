@@ -1,7 +1,7 @@
 """Sends the agent's metrics to statsd, statsite and Datadog's agent, once in a collection interval.
 
-What cannot be sent is lost: nobody waits for a sink, and its next interval is tried anew. A sink that fails is told once,
-until it works again.
+What cannot be sent is lost: nobody waits for a sink, and its next interval is tried anew. A sink that fails is told
+once, until it works again.
 """
 
 import asyncio
