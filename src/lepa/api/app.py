@@ -178,7 +178,7 @@ class Api:
         await runner.setup()
         assert runner.server is not None
         self._runner = runner
-        doorman = Doorman(runner.server, self._limits)
+        doorman = Doorman(runner.server, self._limits, self._count)
         for host, port in self._addresses:
             try:
                 self._listeners.append(await listen(doorman, host, port, self._ssl))
@@ -186,6 +186,11 @@ class Api:
                 await self.__aexit__()
                 raise _cannot_listen(host, port, error) from error
         return self
+
+    def _count(self, connections: int, refused: bool) -> None:
+        self._edge.metrics.gauge("nomad.agent.http.connections", connections)
+        if refused:
+            self._edge.metrics.count("nomad.agent.http.exceeded")
 
     async def __aexit__(self, *_: object) -> None:
         while self._listeners:

@@ -13,7 +13,8 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from lepa.kit.telemetry import Labels, Metrics
+from lepa.kit.statsd import Labels
+from lepa.kit.telemetry import Metrics
 
 _ODD = re.compile(r"[^a-zA-Z0-9_:]")
 Series = tuple[tuple[str, Labels], float]

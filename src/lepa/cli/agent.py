@@ -41,7 +41,12 @@ PLACES = {
     "network_speed": ("client", "network_speed"),
     "cpu_total_compute": ("client", "cpu_total_compute"),
     "servers": ("client", "servers"),
+    "host_volumes_dir": ("client", "host_volumes_dir"),
     "retry_join": ("server", "retry_join"),
+    "retry_interval": ("server", "retry_interval"),
+    "retry_max": ("server", "retry_max"),
+    "rejoin": ("server", "rejoin_after_leave"),
+    "acl_replication_token": ("acl", "replication_token"),
     "join": ("server", "start_join"),
     "meta": ("client", "meta"),
     "acl_enabled": ("acl", "enabled"),
@@ -65,19 +70,25 @@ PLACES = {
 @option("bootstrap-expect", "Servers to wait for.", kind=int, metavar="count")
 @option("encrypt", "Key of the gossip.", metavar="key")
 @repeated("retry-join", "Server to join, tried until it answers.", metavar="address")
+@option("retry-interval", "Time between tries to join.", metavar="duration")
+@option("retry-max", "Tries to join; 0 for ever.", kind=int, metavar="count")
+@flag("rejoin", "Join again the servers known before, also after leaving.", default=None)
 @repeated("join", "Server to join.", metavar="address")
+@option("raft-protocol", "Accepted: there is no raft.", kind=int, hidden=True)
 @flag("client", "Run a client.", default=None)
 @option("node-class", "Class of the node.", metavar="name")
 @option("node-pool", "Pool of the node.", metavar="name")
 @option("state-dir", "Directory of the client's state.", metavar="path")
 @option("alloc-dir", "Directory of the allocations.", metavar="path")
+@option("host-volumes-dir", "Directory of the volumes that nodes make.", metavar="path")
 @option("network-interface", "Interface whose address tasks get.", metavar="name")
 @option("network-speed", "Speed of the interface in MBits.", kind=int, metavar="mbits")
 @option("cpu-total-compute", "MHz of the machine, instead of what is found.", kind=int, metavar="mhz")
 @option("servers", "Servers of the client, parted by commas.", metavar="addresses")
 @repeated("meta", "Metadata of the node.", metavar="key=value")
 @flag("acl-enabled", "Ask everybody for a token that says what they may do.", default=None)
-def agent(dev: bool, config: tuple[str, ...], **given: Any) -> int:
+@option("acl-replication-token", "Token for reading what another region holds.", metavar="token")
+def agent(dev: bool, config: tuple[str, ...], raft_protocol: int | None, **given: Any) -> int:
     """Run an agent.
 
     It runs until it gets SIGINT or SIGTERM. SIGHUP makes it read what can change while it runs.

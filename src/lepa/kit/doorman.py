@@ -36,8 +36,12 @@ class Limits(NamedTuple):
 class Doorman:
     """Makes the protocol of each connection: that of the server, behind a guest that is counted."""
 
-    def __init__(self, server: Callable[[], asyncio.Protocol], limits: Limits) -> None:
+    def __init__(
+        self, server: Callable[[], asyncio.Protocol], limits: Limits, told: Callable[[int, bool], None] | None = None
+    ) -> None:
+        """told: is called when a connection comes, goes or is refused: how many there are, and whether it was refused."""
         self._server = server
+        self._told = told
         self.limits = limits
         self.held: Counter[str] = Counter()
         """Connections by address."""
@@ -50,8 +54,10 @@ class Doorman:
         """Count a connection; False when its address holds as many as it may."""
         if 0 < self.limits.connections_max <= self.held[address]:
             self.refused += 1
+            self._tell(refused=True)
             return False
         self.held[address] += 1
+        self._tell()
         return True
 
     def let_go(self, address: str) -> None:
@@ -59,6 +65,11 @@ class Doorman:
         self.held[address] -= 1
         if self.held[address] <= 0:
             del self.held[address]
+        self._tell()
+
+    def _tell(self, *, refused: bool = False) -> None:
+        if self._told is not None:
+            self._told(self.held.total(), refused)
 
 
 class Guest(asyncio.Protocol):

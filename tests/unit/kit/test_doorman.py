@@ -1,7 +1,7 @@
 """A listener that strangers cannot fill."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
@@ -13,7 +13,9 @@ ASK = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @asynccontextmanager
-async def listening(limits: Limits) -> AsyncIterator[tuple[Doorman, int]]:
+async def listening(
+    limits: Limits, told: Callable[[int, bool], None] | None = None
+) -> AsyncIterator[tuple[Doorman, int]]:
     app = web.Application(middlewares=[heard])
 
     async def answer(_: web.Request) -> web.Response:
@@ -23,7 +25,7 @@ async def listening(limits: Limits) -> AsyncIterator[tuple[Doorman, int]]:
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     assert runner.server is not None
-    doorman = Doorman(runner.server, limits)
+    doorman = Doorman(runner.server, limits, told)
     listener = await listen(doorman, "127.0.0.1", 0)
     try:
         yield doorman, listener.sockets[0].getsockname()[1]
@@ -79,3 +81,22 @@ async def test_a_limit_of_zero_is_none() -> None:
         assert doorman.refused == 0
         for _, writer in many:
             writer.close()
+
+
+async def test_each_change_is_told() -> None:
+    told: list[tuple[int, bool]] = []
+    gone = asyncio.Event()
+
+    def tell(connections: int, refused: bool) -> None:
+        told.append((connections, refused))
+        if not connections:
+            gone.set()
+
+    async with listening(Limits(connections_max=1), tell) as (_, port):
+        first = await asyncio.open_connection("127.0.0.1", port)
+        second = await asyncio.open_connection("127.0.0.1", port)
+        assert (await second[0].read()).startswith(b"HTTP/1.1 429 ")
+        first[1].close()
+        async with asyncio.timeout(30.0):
+            await gone.wait()
+    assert told == [(1, False), (1, True), (0, False)]
