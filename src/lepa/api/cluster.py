@@ -10,7 +10,7 @@ from aiohttp import web
 
 from lepa.api.edge import Edge, Route
 from lepa.api.forward import FORWARDED, pass_on
-from lepa.api.request import json_response, text_response
+from lepa.api.request import json_object, json_response, text_response
 from lepa.model.errors import LepaError, invalid
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
@@ -67,6 +67,36 @@ async def autopilot_health(cluster: ClusterService, request: web.Request) -> web
     return response
 
 
+AUTOPILOT: Final = {
+    "CleanupDeadServers": False,
+    "LastContactThreshold": "200ms",
+    "MaxTrailingLogs": 250,
+    "MinQuorum": 0,
+    "ServerStabilizationTime": "10s",
+    "EnableRedundancyZones": False,
+    "DisableUpgradeMigration": False,
+    "EnableCustomUpgrades": False,
+    "CreateIndex": 0,
+    "ModifyIndex": 0,
+}
+"""How servers look after each other, in Nomad's words: one that has failed keeps its place until it leaves."""
+
+
+async def autopilot_configuration(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """What is so; nothing of it can be set."""
+    return json_response(request, AUTOPILOT)
+
+
+async def set_autopilot_configuration(edge: Edge, request: web.Request) -> web.StreamResponse:
+    """True for what is so already, refused otherwise."""
+    wanted = await json_object(request)
+    indexes = {"CreateIndex", "ModifyIndex"}
+    other = sorted(key for key, value in wanted.items() if key not in indexes and AUTOPILOT.get(key) != value)
+    if other:
+        raise LepaError("unsupported", f"settings of autopilot are fixed here: {', '.join(other)} cannot be changed")
+    return json_response(request, True)
+
+
 async def save_snapshot(cluster: ClusterService, request: web.Request) -> web.StreamResponse:
     """The whole state as an archive, with its digest."""
     path = await cluster.save_snapshot()
@@ -121,6 +151,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "operator/raft/configuration", at_server(raft_configuration)),
     Route("DELETE", "operator/raft/peer", at_server(remove_peer)),
     Route("GET PUT POST", "operator/raft/peer", not_here),
+    Route("GET", "operator/autopilot/configuration", autopilot_configuration),
+    Route("PUT POST", "operator/autopilot/configuration", set_autopilot_configuration),
     Route("GET", "operator/autopilot/health", at_server(autopilot_health)),
     Route("GET", "operator/snapshot", at_server(save_snapshot)),
     Route("PUT POST", "operator/snapshot", at_server(restore_snapshot)),

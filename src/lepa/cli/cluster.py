@@ -102,6 +102,38 @@ def remove_peer(session: Session, peer_id: str | None) -> None:
     session.out.line(f'Removed peer with ID "{peer_id}"')
 
 
+AUTOPILOT = "/v1/operator/autopilot/configuration"
+
+
+@command()
+@shaped
+@api
+def autopilot_get_config(session: Session, shape: Shape) -> None:
+    """Show how servers look after each other."""
+    found = session.nomad.get(AUTOPILOT).value
+    if shape:
+        session.out.line(shape.render(found))
+        return
+    session.out.line(pairs([(key, value) for key, value in found.items() if not key.endswith("Index")]))
+
+
+@command()
+@option("cleanup-dead-servers", "true or false.", kind=bool, metavar="bool")
+@option("max-trailing-logs", "Entries that a server may be behind.", kind=int, metavar="count")
+@option("last-contact-threshold", "Time for which a leader may be silent.", metavar="duration")
+@option("server-stabilization-time", "Time after which a new server counts.", metavar="duration")
+@option("enable-redundancy-zones", "true or false.", kind=bool, metavar="bool")
+@option("disable-upgrade-migration", "true or false.", kind=bool, metavar="bool")
+@option("enable-custom-upgrades", "true or false.", kind=bool, metavar="bool")
+@option("min-quorum", "Servers that stay in any case.", kind=int, metavar="count")
+@api
+def autopilot_set_config(session: Session, **given: Any) -> None:
+    """Change how servers look after each other. It is fixed here: only what is so already is taken."""
+    named = {"".join(part.capitalize() for part in key.split("_")): value for key, value in given.items()}
+    session.nomad.put(AUTOPILOT, {key: value for key, value in named.items() if value is not None})
+    session.out.line("Configuration updated!")
+
+
 @command()
 @flag("json", "Print the API's JSON.")
 @api

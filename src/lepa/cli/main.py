@@ -107,7 +107,12 @@ NAMESPACE: Tree = {
 }
 OPERATOR: Tree = {
     "autopilot": Branch(
-        "Look at how the servers do", {"health": Row("lepa.cli.cluster:autopilot_health", "Show how the servers do")}
+        "Look at how the servers do",
+        {
+            "get-config": Row("lepa.cli.cluster:autopilot_get_config", "Show how servers look after each other"),
+            "health": Row("lepa.cli.cluster:autopilot_health", "Show how the servers do"),
+            "set-config": Row("lepa.cli.cluster:autopilot_set_config", "Change how servers look after each other"),
+        },
     ),
     "api": Row("lepa.cli.cluster:call", "Make any request of the HTTP API"),
     "gossip": Branch(
@@ -159,9 +164,11 @@ OPERATOR: Tree = {
         "Save the whole state, and put it back",
         {
             "inspect": Row("lepa.cli.snapshot:inspect", "Show what a saved state is"),
+            "redact": Row("lepa.cli.snapshot:redact", "Take the secrets out of a saved state"),
             "replay": Row("lepa.cli.snapshot_replay:replay", "Schedule an evaluation once more on a saved state"),
             "restore": Row("lepa.cli.snapshot:restore", "Put a saved state in the place of everything"),
             "save": Row("lepa.cli.snapshot:save", "Save the whole state of this moment"),
+            "state": Row("lepa.cli.snapshot:state", "Print everything in a saved state as JSON"),
         },
     ),
 }

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from lepa.cli.flags import argument, command, flag
+from lepa.cli.flags import argument, command, flag, repeated
 from lepa.cli.output import pairs, table
 from lepa.cli.session import Session, api
 from lepa.model.errors import LepaError, invalid
@@ -23,9 +23,13 @@ PIECE = 256 * 1024
 @command()
 @argument("file", required=False, shown="[file]")
 @flag("stale", "Any server may answer; all of them ask the store itself, so the answer is as new.")
+@flag("redact", "Leave the keys that encrypt variables and the secrets of tokens and nodes out.")
 @api
-def save(session: Session, file: str | None, stale: bool) -> None:
-    """Save the whole state of this moment. Without a name the file is called after the time. It holds secrets."""
+def save(session: Session, file: str | None, stale: bool, redact: bool) -> None:
+    """Save the whole state of this moment. Without a name the file is called after the time.
+
+    It holds secrets, unless -redact is given.
+    """
     path = Path(file or time.strftime("lepa-state-%Y%m%d-%H%M%SZ.snap", time.gmtime()))
     partial = path.with_name(f"{path.name}.partial")
     response = session.nomad.send("GET", PATH, {"stale": stale or None})
@@ -38,13 +42,67 @@ def save(session: Session, file: str | None, stale: bool) -> None:
         wanted = response.headers.get("Digest", "")
         if wanted != f"sha-256={base64.b64encode(digest.digest()).decode()}":
             raise LepaError("internal", f"{path}: what arrived is not what was sent; try again")
-        read_archive(partial)
+        whole = read_archive(partial)
+        if redact:
+            _write_redacted(whole, partial)
         partial.replace(path)
     except OSError as error:
         raise invalid(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
     session.out.line(f"State file written to {path}")
+
+
+@command()
+@argument("file", shown="<file>")
+@api
+def redact(session: Session, file: str) -> None:
+    """Take the secrets out of a saved state, in place: the keys that encrypt variables, secrets of tokens and nodes."""
+    path = Path(file)
+    partial = path.with_name(f"{path.name}.partial")
+    whole = read_archive(path)
+    try:
+        _write_redacted(whole, partial)
+        partial.replace(path)
+    except OSError as error:
+        raise invalid(f"cannot write {path}: {error.strerror or error}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    session.out.line(f"Secrets were taken out of {path}")
+
+
+def _write_redacted(whole: "Archive", path: Path) -> None:
+    """Write a state without its secrets to a file of its owner's. Raises OSError."""
+    from lepa.state.redaction import redacted
+    from lepa.store import archive
+    from lepa.store.protocol import Image
+
+    meta = whole.meta
+    image = Image(meta.index, tuple(redacted(whole.entries)))
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
+        out.writelines(archive.write(image, meta.created, meta.cluster, meta.region, meta.lepa))
+
+
+@command()
+@argument("file", shown="<file>")
+@repeated("filter", "Only this kind of object, such as jobs, or its first characters.", metavar="kind")
+@api
+def state(session: Session, file: str, filter: tuple[str, ...]) -> None:
+    """Print everything in a saved state as JSON, by kind. It holds secrets, unless they were taken out."""
+    import msgspec
+
+    from lepa.model.wire import from_msgpack, to_builtins
+    from lepa.state.keys import KINDS
+
+    kinds: dict[str, list[object]] = {}
+    for entry in read_archive(Path(file)).entries:
+        table = entry.key.partition("/")[0]
+        if table in KINDS and (not filter or table.startswith(filter)):
+            value = to_builtins(from_msgpack(entry.value, KINDS[table]))
+            kinds.setdefault(table, []).append({**value, "CreateIndex": entry.created, "ModifyIndex": entry.modified})
+    if filter and not kinds:
+        raise invalid(f"nothing of {', '.join(filter)} is there; the kinds are {', '.join(KINDS)}")
+    session.out.line(msgspec.json.format(msgspec.json.encode(kinds), indent=4).decode())
 
 
 @command()

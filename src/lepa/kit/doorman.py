@@ -39,7 +39,7 @@ class Doorman:
     def __init__(
         self, server: Callable[[], asyncio.Protocol], limits: Limits, told: Callable[[int, bool], None] | None = None
     ) -> None:
-        """told: is called when a connection comes, goes or is refused: how many there are, and whether it was refused."""
+        """told: hears of each connection that comes, goes or is refused: how many there are, and whether it was."""
         self._server = server
         self._told = told
         self.limits = limits

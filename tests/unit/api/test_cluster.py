@@ -53,6 +53,16 @@ class FakeCluster:
         return self.folder / "scratch"
 
 
+async def test_how_servers_look_after_each_other_is_fixed(http: Any) -> None:
+    path = "/v1/operator/autopilot/configuration"
+    found = await (await http.get(path)).json()
+    assert (found["CleanupDeadServers"], found["LastContactThreshold"]) == (False, "200ms")
+    taken = await http.put(path, json={**found, "ModifyIndex": 7})
+    assert (taken.status, await taken.json()) == (200, True)
+    refused = await http.put(path, json={**found, "MinQuorum": 3})
+    assert (refused.status, "MinQuorum cannot be changed" in await refused.text()) == (501, True)
+
+
 @pytest.fixture
 def cluster(parts: Any, tmp_path: Path) -> FakeCluster:
     parts.agent.operated = FakeCluster(tmp_path)

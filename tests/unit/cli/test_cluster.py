@@ -10,6 +10,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_agent import FakeAgent, Reply
 from tests.unit.cli.objects import ALLOC, OTHER, alloc_stub, allocation, job, job_stub
 
+from lepa.api.cluster import AUTOPILOT
 from lepa.model.operator import SchedulerConfiguration
 from lepa.model.wire import to_builtins
 from lepa.rpc.requests import Member, Members
@@ -25,6 +26,20 @@ def test_members_and_who_leads(agent: FakeAgent, lepa: Run, golden: Any) -> None
     golden("server_members", lepa("server", "members").out)
     assert "rpc_addr=10.0.0.1" in lepa("server", "members", "-detailed").out
     assert lepa("server-members", "-t", "{{len .}}").out == "2\n"
+
+
+def test_how_servers_look_after_each_other(agent: FakeAgent, lepa: Run, golden: Any) -> None:
+    path = "/v1/operator/autopilot/configuration"
+    agent.on(f"GET {path}", AUTOPILOT)
+    golden("operator_autopilot_get_config", lepa("operator", "autopilot", "get-config").out)
+    assert lepa("operator", "autopilot", "get-config", "-t", "{{.MaxTrailingLogs}}").out == "250\n"
+    agent.on(f"PUT {path}", True)
+    flags = ("-min-quorum=0", "-cleanup-dead-servers=false", "-last-contact-threshold", "200ms")
+    assert lepa("operator", "autopilot", "set-config", *flags).out == "Configuration updated!\n"
+    wanted = {"MinQuorum": 0, "CleanupDeadServers": False, "LastContactThreshold": "200ms"}
+    assert agent.asked(f"PUT {path}")[0].body == wanted
+    agent.on(f"PUT {path}", Reply(501, "settings of autopilot are fixed here"))
+    assert "are fixed" in lepa("operator", "autopilot", "set-config", "-min-quorum=3").error
 
 
 def test_peers(agent: FakeAgent, lepa: Run) -> None:
