@@ -1,5 +1,9 @@
-"""Secrets appear where whoever looks may see them, and nowhere else: answers, events, logs, files, command lines."""
+"""Secrets appear where whoever looks may see them, and nowhere else: answers, events, logs, files, command lines.
 
+Row S9 of the reliability goals: more than fifty of them, of every kind.
+"""
+
+import base64
 import contextlib
 import http.client
 import os
@@ -20,6 +24,28 @@ STREAMS = ("agent/monitor", "event/stream", "agent/pprof", "agent/trace", "opera
 ITEM, CLIENT_SECRET = "canary-item-5b1f9c", "canary-client-secret-0a77"
 POLICY = 'namespace "default" { policy = "read" }'
 READS_S = 2.0
+GOSSIP_KEY = base64.b64encode(b"canary-gossip-key-of-32-bytes-64").decode()
+SETTINGS = {
+    "acl": {"enabled": True, "replication_token": "canary-setting-replication"},
+    "server": {"encrypt": GOSSIP_KEY},
+    "client": {
+        "ship_logs": {
+            "l": {
+                "type": "loki",
+                "address": "http://u:canary-setting-url@127.0.0.1:9/push",
+                "jobs": ["none"],
+                "headers": {"Authorization": "canary-setting-header"},
+            }
+        }
+    },
+    "vault": {"token": "canary-setting-vault"},
+    "consul": {"token": "canary-setting-consul", "auth": "u:canary-setting-auth"},
+    "log_level": "DEBUG",
+}
+SETTING_NAMES = ("replication", "url", "header", "vault", "consul", "auth")
+SHOWN = ("env", "meta", "template", "argument", "payload")
+"""Parts of a job, which are for those who may read it."""
+EACH = 7
 
 
 class Canaries:
@@ -49,7 +75,50 @@ class Canaries:
             "client secret": CLIENT_SECRET,
             "identity": self.identity,
             "root key": next(agent.data.rglob("root.key")).read_text().strip(),
+            "gossip key": GOSSIP_KEY,
         }
+        self.secrets |= {f"setting {name}": f"canary-setting-{name}" for name in SETTING_NAMES}
+        for number in range(EACH):
+            operator.write(f"many/{number}", item=self._new("variable", number))
+            body = {"Type": "client", "Policies": ["read"], "Name": f"t{number}"}
+            self.secrets[f"token {number}"] = operator.ask("PUT", "/v1/acl/token", body)["SecretID"]
+        self._fill_another_namespace()
+        self._show_what_is_no_token()
+
+    def _new(self, kind: str, number: int = 0) -> str:
+        """A secret of a kind, which is looked for from now on."""
+        self.secrets[f"{kind} {number}"] = f"canary-{kind}-{number}-9e3d"
+        return self.secrets[f"{kind} {number}"]
+
+    def _fill_another_namespace(self) -> None:
+        """Jobs of which the reader may see nothing."""
+        self.operator.ask("PUT", "/v1/namespace/apart", {"Name": "apart"})
+        for number in range(EACH):
+            made = {kind: self._new(kind, number) for kind in SHOWN}
+            task = {
+                "Name": "t",
+                "Driver": "raw_exec",
+                "Config": {"command": "/bin/true", "args": [made["argument"]]},
+                "Env": {"PLAIN": made["env"]},
+                "Templates": [{"EmbeddedTmpl": made["template"], "DestPath": "local/x"}],
+                "DispatchPayload": {"File": "x"},
+            }
+            nowhere = [{"LTarget": "${attr.kernel.name}", "RTarget": "none", "Operand": "="}]
+            job = {"ID": f"apart-{number}", "Namespace": "apart", "Type": "batch", "Constraints": nowhere}
+            job |= {"Meta": {"plain": made["meta"]}, "TaskGroups": [{"Name": "g", "Tasks": [task]}]}
+            self.operator.ask("PUT", "/v1/jobs?namespace=apart", {"Job": job | {"ParameterizedJob": {}}})
+            payload = base64.b64encode(made["payload"].encode()).decode()
+            self.operator.ask("PUT", f"/v1/job/apart-{number}/dispatch?namespace=apart", {"Payload": payload})
+            self.secrets[f"encoded payload {number}"] = payload
+
+    def _show_what_is_no_token(self) -> None:
+        """What somebody sent in error is theirs."""
+        for headers in ({"X-Nomad-Token": self._new("header")}, {"Authorization": f"Bearer {self._new('bearer')}"}):
+            assert self.agent.request("GET", "/v1/jobs", headers=headers).status == 403
+        for path, name in (("acl/token/onetime/exchange", "OneTimeSecretID"), ("acl/login", "LoginToken")):
+            self.agent.request("PUT", f"/v1/{path}", {name: self._new(name), "AuthMethodName": "corp"})
+        broken = b'{"Job": {"ID": "' + self._new("body").encode()
+        self.agent.request("PUT", "/v1/jobs", broken, headers={"X-Nomad-Token": self.operator.token})
 
     def _running(self) -> Any:
         found = self.operator.ask("GET", "/v1/job/web/allocations")
@@ -126,7 +195,7 @@ JOB = {
 
 @pytest.fixture
 def canaries(tmp_path: Path) -> Iterator[Canaries]:
-    agent = Agent(tmp_path, dev=False, settings={"acl": {"enabled": True}, "log_level": "DEBUG"})
+    agent = Agent(tmp_path, dev=False, settings=SETTINGS)
 
     def answers() -> bool:
         with contextlib.suppress(OSError):
@@ -150,12 +219,15 @@ def test_secrets_are_seen_by_nobody_who_may_not(canaries: Canaries) -> None:
         ((secret,),) = known.execute("select value from facts where name = 'secret_id'")
     canaries.secrets["node's secret"] = secret.decode()
 
-    # Whoever may do everything sees tokens where tokens are looked up, and nothing else.
+    assert len(canaries.secrets) > 50
+    # Whoever may do everything sees tokens where tokens are looked up, jobs where jobs are told, and nothing else.
     allowed = {f"/v1/acl/token/{canaries.accessor}": {"reader's token"}, "/v1/acl/token/self": {"management token"}}
+    allowed["/v1/agent/keyring/list"] = {"gossip key"}
+    jobs = {kind for kind in canaries.secrets if kind.rpartition(" ")[0] in (*SHOWN, "encoded payload")}
     asked = dict(canaries.answers(canaries.operator.token))
     assert len(asked) > 50
     for path, text in asked.items():
-        assert canaries.found_in(text) <= allowed.get(path, set()), path
+        assert canaries.found_in(text) <= allowed.get(path, jobs if path == "/v1/event/stream" else set()), path
     for token in (canaries.reader, "", "made-up"):
         for path, text in canaries.answers(token):
             mine = {"reader's token"} if token == canaries.reader and path in allowed else set()
@@ -189,3 +261,18 @@ def test_secrets_are_seen_by_nobody_who_may_not(canaries: Canaries) -> None:
             with contextlib.suppress(OSError):
                 command = (entry / "cmdline").read_bytes().decode("latin-1")
                 assert canaries.found_in(command) == set(), command
+
+    # What stands on the disk is for the agent's user alone, and what is stored encrypted is not found there.
+    for path in canaries.agent.data.rglob("*"):
+        if not path.is_file() or path.is_symlink():
+            continue
+        found = canaries.found_in(path.read_bytes().decode("latin-1"))
+        opened = [
+            each.stat().st_mode & 0o077 for each in (path, *path.parents) if each.is_relative_to(canaries.agent.data)
+        ]
+        assert not found or 0 in opened, (path, found)
+        assert not {kind for kind in found if kind.startswith("variable")}, path
+
+    # What everybody on the machine sees.
+    for process in canaries.agent.processes():
+        assert canaries.found_in(process) == set()
