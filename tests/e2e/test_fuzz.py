@@ -4,8 +4,10 @@ Whatever is sent, the answer is never a 5xx (but 501, which says that something 
 nor the log holds a traceback. Every run of a seed sends the same.
 """
 
+import contextlib
 import json
 import random
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -237,6 +239,7 @@ HOSTILE: dict[str, tuple[str, str, Any]] = {
     "a path of slashes": ("GET", "/v1/job/" + "/" * 5_000, None),
     "many parameters": ("GET", "/v1/jobs?" + "&".join(f"a{n}=b" for n in range(500)), None),
 }
+STREAMS_UNREAD, STREAM_CHANGES, CHANGE_BYTES = 90, 40, 100_000
 HOSTILE_S_MAX = 20.0
 """Two seconds on a free machine."""
 
@@ -271,3 +274,26 @@ def test_what_would_cost_much_is_bounded_and_others_are_answered_meanwhile(agent
     assert "Traceback" not in text
     assert max(waited) < HOSTILE_S_MAX / 2
     assert "Traceback" not in agent.log(), agent.log()
+
+
+def test_streams_that_nobody_reads_keep_nobody_waiting(agent: Agent) -> None:
+    """S11: as many event streams as one address may open, and a change for each of them to tell."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(STREAMS_UNREAD):
+            stream = stack.enter_context(socket.create_connection((agent.host, agent.ports["http"])))
+            stream.sendall(b"GET /v1/event/stream?index=1 HTTP/1.1\r\nHost: a\r\n\r\n")
+        before_kb = resident_kb(agent)
+        took = []
+        for number in range(STREAM_CHANGES):
+            started = time.monotonic()
+            agent.run(_job(ID="unread", Meta={"text": "x" * CHANGE_BYTES, "n": str(number)}, Stop=True)["Job"])
+            took.append(time.monotonic() - started)
+        assert max(took) < HOSTILE_S_MAX / 2
+        assert resident_kb(agent) - before_kb < 300_000
+    assert "Traceback" not in agent.log(), agent.log()
+
+
+def resident_kb(agent: Agent) -> int:
+    assert agent.process is not None
+    with open(f"/proc/{agent.process.pid}/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmRSS"))
