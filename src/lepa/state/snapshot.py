@@ -73,10 +73,23 @@ def _parent_of(job: Job) -> JobKey | None:
     return (job.namespace, job.parent_id) if job.parent_id else None
 
 
+def _limits_children(job: Job) -> bool:
+    return any(role is not None and role.max_running > 0 for role in (job.periodic, job.parameterized_job))
+
+
 SHAPES: Final[Mapping[str, Shape]] = {
     shape.name: shape
     for shape in (
-        Shape("jobs", tuple, {"parent": _parent_of}),
+        Shape(
+            "jobs",
+            tuple,
+            {
+                "parent": _parent_of,
+                "periodic": lambda job: job.periodic is not None or None,
+                "dependent": lambda job: bool(job.after) or None,
+                "limiting": lambda job: _limits_children(job) or None,
+            },
+        ),
         Shape("job_versions", _numbered),
         Shape("job_submissions", _numbered),
         Shape("evals", _id, {"job": _job_of}, by_creation=True),
@@ -237,6 +250,18 @@ class Snapshot:
     def children(self, namespace: str, job_id: str) -> tuple[Job, ...]:
         """Jobs launched by a periodic or parameterized job, oldest first."""
         return self.tables["jobs"].group("parent", (namespace, job_id))
+
+    def periodic_jobs(self) -> tuple[Job, ...]:
+        """Jobs that are launched by time, oldest first."""
+        return self.tables["jobs"].group("periodic", True)
+
+    def dependent_jobs(self) -> tuple[Job, ...]:
+        """Jobs that begin after another one, oldest first."""
+        return self.tables["jobs"].group("dependent", True)
+
+    def limiting_jobs(self) -> tuple[Job, ...]:
+        """Jobs of which only so many children may run at once, oldest first."""
+        return self.tables["jobs"].group("limiting", True)
 
     def job_version(self, namespace: str, job_id: str, version: int) -> Job | None:
         """One version of a job, as far back as versions are kept. Its status is not filled in."""

@@ -52,7 +52,7 @@ class Periodic:
         """What is due, at most one launch a job."""
         now_s = now_ns // SECOND
         orders, due = [], []
-        for job in snapshot.jobs():
+        for job in snapshot.periodic_jobs():
             if not launches(job):
                 continue
             key = (job.namespace, job.id)
