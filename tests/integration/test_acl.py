@@ -36,6 +36,10 @@ from lepa.rpc import requests as r
 from lepa.server.acl.introduced import Introduced
 from lepa.server.key_file import NAME, load_or_make
 from lepa.server.settings import AclSettings, ServerSettings
+from lepa.serving.records import Registry
+from lepa.serving.selection import ArmState, SelectionState
+from lepa.serving.selection_memory import Learned
+from lepa.serving.variables_store import VariablesRegistryStore
 from lepa.state import keys
 from lepa.state.tables import Watch
 from lepa.store.memory import MemoryStore
@@ -269,6 +273,36 @@ async def test_a_namespace_with_variables_is_not_deleted(world: AclWorld) -> Non
     await world.ask("PUT", "/v1/var/a?namespace=apart", world.root, {"Items": {"k": "v"}})
     refused = await world.ask("DELETE", "/v1/namespace/apart", world.root)
     assert (refused.status, "variables" in refused.text) == (409, True)
+
+
+async def test_a_registry_in_variables_wants_a_token_that_may_write_there(
+    world: AclWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rules(capabilities: str) -> str:
+        path = f'path "serving/shop/*" {{\n capabilities = [{capabilities}]\n }}'
+        return f'namespace "default" {{\n variables {{\n {path}\n }}\n }}'
+
+    def store(token: str, path: str = "serving/shop") -> VariablesRegistryStore:
+        monkeypatch.setenv("NOMAD_TOKEN", token)
+        return VariablesRegistryStore(f"{world.url.replace('http', 'vars')}/{path}")
+
+    writer = await world.token(rules('"list", "read", "write", "destroy"'), "registry")
+    reader = await world.token(rules('"list", "read"'), "onlooker")
+    learned = SelectionState("app", "", {"m:1": ArmState(1.0, 2.0, 0.5)}, 3)
+    kept = store(writer)
+    for revision in (1, 2):
+        await asyncio.to_thread(kept.save, Registry(revision=revision))
+    await asyncio.to_thread(kept.save_learned, Learned([learned], []))
+    assert (await asyncio.to_thread(store(reader).load)).revision == 2
+    assert await asyncio.to_thread(store(reader).load_states) == [learned]
+    await asyncio.to_thread(store(writer).forget_states, "app")
+    assert await asyncio.to_thread(store(reader).load_states) == []
+    for refused in (store(reader).save, store(writer, "serving/other").save, store("").save):
+        with pytest.raises(LepaError, match="Permission denied") as denied:
+            await asyncio.to_thread(refused, Registry(revision=3))
+        assert denied.value.code == "denied"
+    with pytest.raises(LepaError, match="Permission denied"):
+        await asyncio.to_thread(store("").load)
 
 
 # The keyring

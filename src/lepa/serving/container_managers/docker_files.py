@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from lepa.serving.container_managers.protocol import StartOptions
+from lepa.serving.container_managers.protocol import StartOptions, thread_limits
 
 Json = dict[str, Any]
 
@@ -35,10 +35,12 @@ SOCKET = "/run/docker.sock"
 
 
 class ContainerResources(Struct, frozen=True):
-    """What one container may use. cpus: processors, may be a part of one; memory_mb; 0 leaves either open."""
+    """What one container may use. cpus: processors, may be a part of one; memory_mb; 0 leaves either open. threads:
+    what the libraries of a model compute with; 0 for one for each processor, where those are given."""
 
     cpus: float = 0.0
     memory_mb: int = 0
+    threads: int = 0
 
 
 class DockerPlan(Struct, frozen=True):
@@ -148,7 +150,9 @@ def _model(
     version: str,
     number: int,
 ) -> Json:
-    body = _container(plan, image, command, environment, MODEL, number, plan.models.get(name, plan.model))
+    resources = plan.models.get(name, plan.model)
+    limits = thread_limits(resources.threads or int(resources.cpus)) if resources.threads or resources.cpus else {}
+    body = _container(plan, image, command, {**limits, **environment}, MODEL, number, resources)
     body["Labels"][MODEL_LABEL] = f"{name}_{version}"
     return body
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from lepa.serving.container_managers.protocol import StartOptions
+from lepa.serving.container_managers.protocol import StartOptions, thread_limits
 
 Json = dict[str, Any]
 
@@ -23,16 +23,20 @@ SECOND_NS = 1_000_000_000
 CHECK_INTERVAL_NS = 3 * SECOND_NS
 CHECK_TIMEOUT_NS = 2 * SECOND_NS
 DISK_MB = 300
+CORE_MHZ = 2_500
+"""What a processor is taken to have where nodes are not known yet."""
 CLUSTER_META = "clipper_cluster"
 """The job meta that holds the cluster's name: cluster "a" must not stop the jobs of cluster "a-b"."""
 
 
 class PartResources(Struct, frozen=True):
-    """What one instance of a part may use. cpu: MHz. ports: label -> static port; the others are dynamic."""
+    """What one instance of a part may use. cpu: MHz. ports: label -> static port; the others are dynamic. threads: what
+    the libraries of a model compute with; 0 for one for each `CORE_MHZ` of its cpu, at least one."""
 
     cpu: int = 500
     memory_mb: int = 256
     ports: Mapping[str, int] = {}
+    threads: int = 0
 
 
 class ClusterPlan(Struct, frozen=True):
@@ -145,7 +149,9 @@ def model_job(
     plan: ClusterPlan, name: str, version: str, input_type: str, image: str, count: int, rpc: Mapping[str, str]
 ) -> Json:
     """The containers of a model version. rpc: the variables that lead them to the query frontends."""
+    resources = plan.models.get(name, plan.model)
     environment = {
+        **thread_limits(resources.threads or resources.cpu // CORE_MHZ),
         "CLIPPER_MODEL_NAME": name,
         "CLIPPER_MODEL_VERSION": version,
         "CLIPPER_INPUT_TYPE": input_type,
@@ -156,7 +162,6 @@ def model_job(
         **rpc,
     }
     arguments = ["-m", "lepa.serving.model_container"]
-    resources = plan.models.get(name, plan.model)
     group = _group(plan, "model", arguments, environment, resources, (), [])
     group["Count"] = count
     job = _job(plan, plan.model_job(name, version), group)

@@ -11,6 +11,16 @@ from lepa.serving.addresses import Address
 DEFAULT_CLUSTER = "default-cluster"
 
 
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+"""How many threads the number libraries of a model compute with."""
+
+
+def thread_limits(threads: int) -> dict[str, str]:
+    """Variables that hold a model container to so many threads. Without them OpenBLAS starts one for each processor of
+    the machine, and those that wait for each other spin: on processors that are shared all models get slower."""
+    return dict.fromkeys(THREADS, str(max(1, threads)))
+
+
 class StartOptions(Struct, frozen=True):
     """How the parts of a cluster start. cache_size: bytes of the prediction cache of each query frontend."""
 

@@ -1,6 +1,7 @@
 """lepa.serving.container_managers.docker_files"""
 
 import msgspec
+import pytest
 
 from lepa.serving.container_managers.docker_files import (
     PLAN_LABEL,
@@ -11,7 +12,7 @@ from lepa.serving.container_managers.docker_files import (
     management_container,
     query_container,
 )
-from lepa.serving.container_managers.protocol import StartOptions
+from lepa.serving.container_managers.protocol import THREADS, StartOptions
 
 PLAN = DockerPlan(
     "c",
@@ -49,6 +50,27 @@ def test_a_published_model_runs_as_nobody_and_serves_every_frontend() -> None:
         "static://query=lepa-c-query-0:7000,query=lepa-c-query-1:7000,management=lepa-c-management:1338"
     )
     assert body["Labels"]["ai.clipper.model_container.label"] == "big_2"
+
+
+@pytest.mark.parametrize(
+    ("resources", "threads"),
+    [
+        (ContainerResources(), None),
+        (ContainerResources(cpus=0.5), "1"),
+        (ContainerResources(cpus=2.5), "2"),
+        (ContainerResources(cpus=2, threads=1), "1"),
+        (ContainerResources(threads=3), "3"),
+    ],
+)
+def test_a_model_computes_with_as_many_threads_as_it_has_processors(
+    resources: ContainerResources, threads: str | None
+) -> None:
+    plan = DockerPlan("c", "shop/lepa:1", model=resources)
+    for body in (
+        image_model(plan, "m", "1", "ints", "shop/model", 0, FRONTENDS),
+        archive_model(plan, "m", "1", "ints", "archive:m:1:a", 0, FRONTENDS),
+    ):
+        assert {variables(body).get(name) for name in THREADS} == {threads}
 
 
 def test_an_image_of_ones_own_is_run_as_it_is_and_told_one_frontend() -> None:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from lepa.model.job_rules import canonicalise, validate
 from lepa.serving.container_managers.job_files import (
@@ -14,7 +15,7 @@ from lepa.serving.container_managers.job_files import (
     model_job,
     query_frontend_job,
 )
-from lepa.serving.container_managers.protocol import StartOptions
+from lepa.serving.container_managers.protocol import THREADS, StartOptions
 
 PLAN = ClusterPlan(
     cluster_name="c",
@@ -72,7 +73,7 @@ def test_resources_ports_and_counts_are_the_plan() -> None:
 
 def test_a_model_is_told_who_it_is_and_where_to_go() -> None:
     environment = model_job(PLAN, "m", "2", "ints", "archive:m:2:ab", 1, RPC)["TaskGroups"][0]["Tasks"][0]["Env"]
-    assert environment == {
+    assert {name: value for name, value in environment.items() if name not in THREADS} == {
         "CLIPPER_MODEL_NAME": "m",
         "CLIPPER_MODEL_VERSION": "2",
         "CLIPPER_INPUT_TYPE": "ints",
@@ -82,6 +83,20 @@ def test_a_model_is_told_who_it_is_and_where_to_go() -> None:
         "LEPA_MANAGEMENT_SERVICE": "clipper-c-mgmt-http",
         "LEPA_RPC_SERVICE": "clipper-c-query-frontend-rpc",
     }
+
+
+@pytest.mark.parametrize(
+    ("resources", "threads"),
+    [
+        (PartResources(cpu=100), "1"),
+        (PartResources(cpu=7_500), "3"),
+        (PartResources(cpu=100, threads=4), "4"),
+    ],
+)
+def test_a_model_computes_with_as_many_threads_as_its_cpu_is_worth(resources: PartResources, threads: str) -> None:
+    job = model_job(replace(PLAN, model=resources, models={}), "m", "2", "ints", "archive:m:2:ab", 1, RPC)
+    environment = job["TaskGroups"][0]["Tasks"][0]["Env"]
+    assert {environment[name] for name in THREADS} == {threads}
 
 
 def test_grpc_is_a_port_and_a_service_of_its_own_where_it_is_wanted() -> None:
