@@ -735,6 +735,7 @@ def test_write_answers_with_nomads_keys(agent: Agent, world: Place, row: Row) ->
 
 ELSEWHERE = {
     "client/allocation/{id}/exec": "tests/e2e/test_single_machine.py",
+    "job/…/action": "tests/unit/api/test_files.py, and tests/e2e/test_single_machine.py",
     "agent/monitor": "tests/e2e/test_single_machine.py",
     "event/stream": "test_streams_begin_with_nomads_first_bytes",
     "agent/monitor/export": "tests/unit/api/test_debug.py",

@@ -368,6 +368,17 @@ async def test_command_runs_in_a_task_over_a_websocket(agent: Agent) -> None:
     assert result == {"exit_code": 9}
 
 
+async def test_action_of_a_job_runs_in_its_task(agent: Agent) -> None:
+    words = {"Name": "greet", "Command": "/bin/echo", "Args": ["hello", "${NOMAD_TASK_NAME}"]}
+    agent.run(shell_job("acting", task={"Actions": [words]}))
+    (stub,) = agent.running("acting")
+    query = {"action": "greet", "allocID": stub["ID"], "task": "main", "tty": "false"}
+    async with aiohttp.ClientSession() as session:
+        async with session.ws_connect(f"{agent.address}/v1/job/acting/action", params=query) as socket:
+            written, result = await _everything(socket)
+    assert (written["stdout"], result) == (b"hello main\n", {"exit_code": 0})
+
+
 async def test_terminal_of_a_command_has_the_size_that_was_told(agent: Agent) -> None:
     agent.run(shell_job("terminal"))
     (stub,) = agent.running("terminal")
