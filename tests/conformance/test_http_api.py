@@ -787,6 +787,8 @@ def test_every_route_has_a_row() -> None:
             if not any(method in twin and _fits(path, route.path) for method, path in asked):
                 missing.append(f"{verb} {route.path}")
     for verb, suffix in jobs.OF_ONE_JOB.keys() - OUR_OWN_OF_ONE_JOB:
+        if f"job/…/{suffix}" in ELSEWHERE:
+            continue
         if not any(method == verb and jobs.split_job_path(path[4:])[1] == suffix for method, path in asked):
             missing.append(f"{verb} job/…/{suffix}")
     assert missing == []
