@@ -147,7 +147,7 @@ class EnsemblesAnswerOnce(RuleBasedStateMachine):
 
     @invariant()
     def observations_name_the_arms_and_keep_losses_in_bounds(self) -> None:
-        for observation in self.predictions.observations:
+        for observation in self.predictions.arms.observations:
             assert set(observation.losses) == {f"{model}:1" for model in MODELS}
             assert all(0 <= loss.loss <= 1 for loss in observation.losses.values())
 

@@ -184,8 +184,8 @@ class QueryFrontend:
     def learned(self, update: SelectionUpdate) -> None:
         """Choose by what has been learned."""
         if update.whole:
-            self.predictions.forget()
-        self.predictions.follow(update.states)
+            self.predictions.arms.forget()
+        self.predictions.arms.follow(update.states)
 
     # One turn: whatever happened since the last one is carried out together
 
@@ -204,7 +204,7 @@ class QueryFrontend:
         predictions.reply(now)
         now = self._clock.now()
         predictions.replied(now)
-        if predictions.observations:
+        if predictions.arms.observations:
             self._observed.set()
         self._arm(now)
 
@@ -253,7 +253,8 @@ class QueryFrontend:
             await self._observed.wait()
             await self._clock.sleep(TELL_EVERY_S)
             self._observed.clear()
-            told, predictions.observations = predictions.observations, []
+            arms = predictions.arms
+            told, arms.observations = arms.observations, []
             await follower.tell(told)
 
     # Requests

@@ -14,8 +14,9 @@ query, once.
     batch_answered, reply -> cache, settle every waiting query -> answer when all its models have answered
     reply   -> deadline passed: combine what is there, else the default output
 
-Feedback is a query of its own: the arms that the policy wants judged are asked for the same input, and what each lost
-goes to `observations`, for the management frontend to learn from. Shadow arms are asked beside a query; they never
+Which arms are asked and what their outputs come to is the business of `arms`. Feedback is a query of its own: the arms
+that the policy wants judged are asked for the same input, and what each lost goes to `arms.observations`, for the
+management frontend to learn from. Shadow arms are asked beside a query; they never
 hold it up and never answer it.
 
 Invariants: the callback is called exactly once for every query, at the latest by the first `reply` after its
@@ -24,30 +25,16 @@ it is answered.
 """
 
 from collections.abc import Iterable
-from functools import partial
 
-from lepa.model.errors import invalid
+from lepa.serving.arms import Arms, combined
 from lepa.serving.batching import OBJECTIVE_SHARE, SendBatch, Task
 from lepa.serving.cache import PredictionCache
 from lepa.serving.container_rpc import Failure
 from lepa.serving.inputs import INPUT_TYPES
 from lepa.serving.metrics import ApplicationMetrics, Counter, Meter, Metric, Ratio
 from lepa.serving.records import Container, Registry
-from lepa.serving.selection import (
-    Chance,
-    Choice,
-    Loss,
-    Observation,
-    SelectionState,
-    arm_key,
-    arms_of,
-    combine,
-    known_arms,
-    loss_of,
-    user_chance,
-)
+from lepa.serving.selection import Chance, Choice
 from lepa.serving.served import (
-    NOBODY,
     Answer,
     Query,
     Replica,
@@ -62,7 +49,6 @@ NO_MODEL = "No connected models found for query"
 LATE = "Failed to retrieve a prediction response within the specified latency SLO"
 CROWDED = "Too many queries are waiting"
 REPLICA_LOST = "The model's replica was lost while it predicted"
-DOUBTFUL = "The models do not agree: their confidence is {:.2f}, the least is {:.2f}"
 
 ATTEMPTS_MAX = 2
 """Batches a task may leave in. A second one heals the loss of a replica; more would let a query that kills models
@@ -73,22 +59,15 @@ REPLICAS_MAX = 10_000
 """Replicas connected to one frontend."""
 
 
-OBSERVATIONS_MAX = 10_000
-"""Judged feedbacks that wait to be told to the management frontend; further ones are forgotten."""
-
-
 class Predictions:
     """See the module."""
 
     def __init__(self, cache_bytes_max: int, now: float, chance: Chance) -> None:
-        self._chance = chance
-        self._learned: dict[tuple[str, str], SelectionState] = {}
-        self.observations: list[Observation] = []
+        self.arms = Arms(chance)
         self.applications: dict[str, ServedApplication] = {}
         self.models: dict[str, ServedModel] = {}
         self.replicas: dict[int, Replica] = {}
         self.cache = PredictionCache(cache_bytes_max)
-        self._registry = Registry()
         self._next_query_id = 0
         self._open_count = 0
         self._next_replica = 0
@@ -103,7 +82,6 @@ class Predictions:
 
     def configure(self, registry: Registry, now: float) -> None:
         """Follow a new registry. Open queries of applications that changed or went are still answered."""
-        self._registry = registry
         self._epoch += 1
         asleep = {name for name, settings in registry.scaling.items() if not settings.replicas_min}
         for record in registry.models.values():
@@ -119,17 +97,8 @@ class Predictions:
             metrics = served.metrics if served else ApplicationMetrics(now)
             kept[app.name] = served if served and served.record == app else ServedApplication(app, metrics)
         self.applications = kept
-        for served in kept.values():
-            self._set_arms(served)
+        self.arms.configure(registry, kept.values(), self.models)
         self._set_objectives()
-
-    def follow(self, states: Iterable[SelectionState]) -> None:
-        """Take what contexts have learned."""
-        self._learned.update({(state.application, state.context): state for state in states})
-
-    def forget(self) -> None:
-        """Forget what contexts have learned: they will be told anew."""
-        self._learned.clear()
 
     def _model(self, name: str, version: str, now: float) -> ServedModel:
         key = f"{name}:{version}"
@@ -142,15 +111,6 @@ class Predictions:
         if model.record is None and not model.batcher.replica_count:
             self.models.pop(model.key, None)
             self._busy_models.pop(model, None)
-
-    def _set_arms(self, served: ServedApplication) -> None:
-        registered, current, links = self._registry.models, self._registry.current, served.record.linked_models
-        arms = arms_of(served.policy, served.options, links, current)
-        shadows = [arm_key(text, links, current) for text in served.options.shadow]
-        served.set_arms(
-            {key: weight for key, weight in arms.items() if key in registered},
-            tuple(self.models[key] for key in shadows if key in registered),
-        )
 
     def _set_objectives(self) -> None:
         """A batch's share of the objective follows the strictest application that uses the model."""
@@ -167,7 +127,8 @@ class Predictions:
         self, served: ServedApplication, data: bytes, version: str, reply: Reply, now: float, user: str = ""
     ) -> None:
         """A query has arrived. Raises LepaError(invalid) for a version that does not exist, before anything is open."""
-        choice = self._version(served, version) if version else served.always or self._choose(served, user)
+        arms = self.arms
+        choice = arms.version(served, version) if version else served.always or arms.choose(served, user)
         query = Query(self._next_query_id, served, now, reply)
         self._next_query_id += 1
         self._total.count += 1
@@ -190,19 +151,11 @@ class Predictions:
             return
         query.label = label
         query.user = user
-        self._open(query, self._choose(served, user), data, now)
-
-    def _choose(self, served: ServedApplication, user: str) -> Choice:
-        if not served.arms:
-            return NOBODY
-        learned = self._learned.get((served.name, user)) or self._learned.get((served.name, ""))
-        arms = known_arms(learned, served.arms)
-        chance = partial(user_chance, served.name, user) if user and served.policy.steady else self._chance
-        return served.policy.choose(arms, served.options, chance)
+        self._open(query, self.arms.choose(served, user), data, now)
 
     def passes_to(self, served: ServedApplication) -> ServedModel | None:
         """The model that the application chooses now, where that answers by itself at an endpoint."""
-        key = next(iter((served.always or self._choose(served, "")).weights), "")
+        key = next(iter((served.always or self.arms.choose(served, "")).weights), "")
         model = self.models[key] if key else None
         return model if model and model.record and model.record.endpoint else None
 
@@ -223,17 +176,6 @@ class Predictions:
             if not served.open:
                 self._busy_applications[served] = None
             served.open.append(query)
-
-    def _version(self, served: ServedApplication, version: str) -> Choice:
-        links = served.record.linked_models
-        if len(links) > 1:
-            raise invalid(f"Too many models linked to application {served.name}")
-        if not links:
-            return NOBODY
-        key = f"{links[0]}:{version}"
-        if key not in self._registry.models:
-            raise invalid(f"Requested version: {version} does not exist for model: {links[0]}")
-        return Choice({key: 1.0})
 
     def _ask(self, query: Query, model: ServedModel, data: bytes, now: float) -> None:
         """Find the output in the cache, or wait for it with those that ask the same, or be the first to ask."""
@@ -285,43 +227,18 @@ class Predictions:
         while waiting and waiting[0].answered:
             waiting.popleft()
         if query.label is not None:
-            self._judge(query, query.label)
+            query.reply(self.arms.judge(query, query.label))
             return
         defaults = served.metrics.defaults
         defaults.total += 1
         served.metrics.latency_us.add((now - query.arrived) * 1e6)
-        answer = self._combined(query)
+        answer = combined(query)
         if answer.explanation:
             defaults.hits += 1
         query.output = answer.output
         query.reply(answer)
         if query.watched:
             self._compare(query)
-
-    def _combined(self, query: Query) -> Answer:
-        """What the models' outputs come to."""
-        served, outputs, weights = query.application, query.outputs, query.choice.weights
-        if not outputs:
-            return Answer(query.id, served.default_json, query.failure)
-        if len(weights) == 1:
-            (output,) = outputs.values()
-            return Answer(query.id, output, "")
-        least = served.options.confidence_min
-        output, confidence = combine(outputs, weights, served.options.combine)
-        if confidence < least:
-            return Answer(query.id, served.default_json, DOUBTFUL.format(confidence, least), confidence)
-        return Answer(query.id, output, "", confidence)
-
-    def _judge(self, query: Query, label: float | str) -> None:
-        """What each arm loses by its answer; one that did not answer in time loses all."""
-        served, (weights, probability) = query.application, query.choice
-        judged = bool(query.outputs) and len(self.observations) < OBSERVATIONS_MAX
-        if judged:
-            losses = {key: loss_of(query.outputs.get(key), label, served.options) for key in weights}
-            context = query.user if served.options.contexts == "user" else ""
-            told = {key: Loss(loss, probability) for key, loss in losses.items()}
-            self.observations.append(Observation(served.name, context, told))
-        query.reply(Answer(query.id, b"1" if judged else b"0", ""))
 
     def _watched(self, query: Query, model: ServedModel, output: bytes | None) -> None:
         """A shadow has answered: keep it for the comparison, or compare when the query is answered already."""

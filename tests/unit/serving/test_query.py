@@ -303,7 +303,7 @@ def test_feedback_judges_the_arms_and_is_told() -> None:
     for replica, output in enumerate((b"1", b"2", b"3")):
         frontend.answer(output, replica=replica)
     losses = {"a:1": Loss(1.0), "b:1": Loss(0.0), "c:1": Loss(1.0)}
-    assert frontend.predictions.observations == [Observation("app", "7", losses)]
+    assert frontend.predictions.arms.observations == [Observation("app", "7", losses)]
     assert frontend.answers == [Answer(0, b"1", "")]
     assert frontend.predictions.applications["app"].metrics.throughput.count == 0
 
@@ -315,7 +315,7 @@ def test_feedback_that_no_model_answers_in_time_is_not_learned() -> None:
     frontend.now = SLO_S
     frontend.turn()
     assert frontend.answers == [Answer(0, b"0", "")]
-    assert frontend.predictions.observations == []
+    assert frontend.predictions.arms.observations == []
 
 
 def test_feedback_to_a_policy_that_does_not_learn_is_received() -> None:
@@ -329,13 +329,13 @@ def test_queries_follow_what_was_learned_for_their_user_or_for_all() -> None:
     frontend = Several("exp3")
     everybody = {"a:1": ArmState(0.0001), "b:1": ArmState(0.0001), "c:1": ArmState(0.9998)}
     one = {"a:1": ArmState(0.9998), "b:1": ArmState(0.0001), "c:1": ArmState(0.0001)}
-    frontend.predictions.follow([SelectionState("app", "", everybody), SelectionState("app", "7", one)])
+    frontend.predictions.arms.follow([SelectionState("app", "", everybody), SelectionState("app", "7", one)])
     served = frontend.predictions.applications["app"]
     for user, replica in (("", 2), ("7", 0), ("8", 2)):
         frontend.predictions.predict(served, b"x", "", frontend.answers.append, frontend.now, user)
         assert frontend.turn() == [(replica, [b"x"])]
         frontend.answer(b"1", replica=replica)
-    frontend.predictions.forget()
+    frontend.predictions.arms.forget()
     frontend.ask()
     assert frontend.turn() == [(1, [b"x"])]
 
