@@ -1,4 +1,4 @@
-"""Runs the benchmarks and prints each figure beside its comparison: `script/bench [--only GLOB] [--json FILE]`."""
+"""Runs the benchmarks and prints each figure beside its comparison: `script/bench [--only GLOB] [--short] [--json FILE]`."""
 
 import argparse
 import fnmatch
@@ -19,13 +19,15 @@ def main() -> int:
     parser.add_argument(
         "--only", metavar="GLOB", default="*", help="files or figures, such as 'scheduler*' or 'dns.srv'"
     )
+    parser.add_argument("--short", action="store_true", help="smaller forms of the benchmarks that have one")
     parser.add_argument("--json", metavar="FILE", type=Path, help="also write the figures as a list of JSON objects")
     arguments = parser.parse_args()
     figures: list[Figure] = []
     failed = False
     for name in chosen_files(arguments.only):
         try:
-            results = importlib.import_module(f"benchmarks.{name}").run()
+            module = importlib.import_module(f"benchmarks.{name}")
+            results = getattr(module, "run_short", module.run)() if arguments.short else module.run()
         except Exception:
             traceback.print_exc()
             failed = True

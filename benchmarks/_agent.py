@@ -43,8 +43,13 @@ class Agent:
 
     def memory_mb(self) -> float:
         """Resident memory of the agent's process now, in MiB."""
-        pages = int(Path(f"/proc/{self.pid}/statm").read_text().split()[1])
-        return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
+        return memory_mb(self.pid)
+
+
+def memory_mb(pid: int) -> float:
+    """Resident memory of a process now, in MiB."""
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE") / 2**20
 
 
 @contextmanager

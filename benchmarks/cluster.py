@@ -23,7 +23,7 @@ from pathlib import Path
 
 from tests.etcd import EtcdServer, etcd_servers
 
-from benchmarks._agent import HOST, LEPA, STOP_S, _free_ports
+from benchmarks._agent import HOST, LEPA, STOP_S, _free_ports, memory_mb
 from benchmarks.harness import Figure
 from lepa.kit.sources import SystemClock, SystemRandom
 from lepa.kit.tasks import Tasks
@@ -66,6 +66,11 @@ class Server:
         assert self.process is not None
         self.process.kill()
         self.process.wait()
+
+    def memory_mb(self) -> float:
+        """Resident memory of the agent's process now, in MiB."""
+        assert self.process is not None
+        return memory_mb(self.process.pid)
 
     def leader(self) -> str:
         """Who leads, as this server knows; "" when it does not answer."""

@@ -6,8 +6,11 @@ so the same seed gives the same run. Threads are part of that: what goes to one 
 
 import asyncio
 import heapq
+import itertools
 import random
+from collections import deque
 from collections.abc import Callable
+from contextvars import Context
 from typing import Any
 
 EPOCH_NS = 1_780_000_000 * 1_000_000_000
@@ -21,46 +24,66 @@ class Deadlock(Exception):
     """Nothing can run, and nothing is due."""
 
 
-class _Jump:
-    """In the place of the selector: instead of waiting, it moves time."""
-
-    def __init__(self, loop: "VirtualLoop") -> None:
-        self._loop = loop
-
-    def select(self, timeout: float | None) -> list[Any]:
-        if timeout is None:
-            raise Deadlock("everything waits for something that nobody will do")
-        if timeout > 0:
-            self._loop.advance()
-        return []
-
-
 class VirtualLoop(asyncio.BaseEventLoop):
-    """seed: decides how long threads take."""
+    """seed: decides how long threads take.
+
+    What is ready runs in the order in which it became so, and what is due at the same moment in the order in which it
+    was asked for. The base class does the same for real clocks and sockets, at twice the time.
+    """
 
     def __init__(self, seed: int) -> None:
         super().__init__()
         self._now = 0.0
-        self._selector = _Jump(self)
         self._chance = random.Random(seed)
+        self._ripe: deque[asyncio.Handle] = deque()
+        self._timers: list[tuple[float, int, asyncio.TimerHandle]] = []
+        self._asked = itertools.count()
         self.failures: list[dict[str, Any]] = []
         self.set_exception_handler(lambda _, context: self.failures.append(context))
 
     def time(self) -> float:
         return self._now
 
-    def advance(self) -> None:
-        """Go to the moment of the next timer, exactly: rounding would leave it a hair in the future for ever."""
-        scheduled: list[asyncio.TimerHandle] = self._scheduled  # type: ignore[attr-defined]
-        while scheduled and scheduled[0].cancelled():
-            handle = heapq.heappop(scheduled)
-            handle._scheduled = False  # type: ignore[attr-defined]
-            self._timer_cancelled_count = max(0, self._timer_cancelled_count - 1)
+    def call_soon(self, callback: Any, *args: Any, context: Context | None = None) -> asyncio.Handle:
+        handle = asyncio.Handle(callback, args, self, context)
+        self._ripe.append(handle)
+        return handle
+
+    def call_at(self, when: float, callback: Any, *args: Any, context: Context | None = None) -> asyncio.TimerHandle:
+        timer = asyncio.TimerHandle(when, callback, args, self, context)
+        heapq.heappush(self._timers, (when, next(self._asked), timer))
+        return timer
+
+    def call_later(
+        self, delay: float, callback: Any, *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        return self.call_at(self._now + delay, callback, *args, context=context)
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        """Its place in the heap is passed over when its time comes."""
+
+    def _run_once(self) -> None:
+        """One turn of what can run, or a jump to what is due next. The base class calls this until it is stopped."""
+        if not self._ripe:
+            self._advance()
+        for _ in range(len(self._ripe)):
+            handle = self._ripe.popleft()
+            if not handle.cancelled():
+                handle._run()
+
+    def _advance(self) -> None:
+        """Go to the moment of the next timer, and let all run that are due at it."""
         if self._now > TIME_MAX_S:
             waiting = sorted(f"{task.get_name()}: {task.get_stack(limit=1)}" for task in asyncio.all_tasks(self))
             raise Deadlock("the simulation does not end; what waits: " + "; ".join(waiting))
-        if scheduled:
-            self._now = max(self._now, scheduled[0].when())
+        timers = self._timers
+        while timers and timers[0][2].cancelled():
+            heapq.heappop(timers)
+        if not timers:
+            raise Deadlock("everything waits for something that nobody will do")
+        self._now = max(self._now, timers[0][0])
+        while timers and timers[0][0] <= self._now:
+            self._ripe.append(heapq.heappop(timers)[2])
 
     def run_in_executor(self, executor: Any, function: Callable[..., Any], *arguments: Any) -> asyncio.Future[Any]:  # type: ignore[override]
         """What a thread would find with the state of now, a little later."""
@@ -71,9 +94,6 @@ class VirtualLoop(asyncio.BaseEventLoop):
             deliver = (done.set_exception, error)  # type: ignore[assignment]
         self.call_later(self._chance.uniform(0, THREAD_S), _unless_cancelled, done, *deliver)
         return done
-
-    def _process_events(self, event_list: list[Any]) -> None:
-        """There is no I/O."""
 
     def _write_to_self(self) -> None:
         """There are no threads to wake it from."""

@@ -56,13 +56,13 @@ class EvalDelivery(Wire, frozen=True):
 class EvalDoneRequest(Request, frozen=True):
     """A delivery is done (fine), its last write at `index`; or it could not be done.
 
-    too_large: its plan is too large to send, and the leader's to make.
+    keep: its plan is the leader's to make: it is too large to send, or the plans of others came first.
     """
 
     eval_id: str = ""
     token: str = ""
     fine: bool = True
-    too_large: bool = False
+    keep: bool = False
     index: int = 0
 
 

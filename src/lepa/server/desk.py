@@ -1,6 +1,8 @@
 """Where a worker gets its evaluations and hands in its plans: at this server while it leads, else at the leader."""
 
+import asyncio
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Protocol
 
@@ -31,6 +33,12 @@ class Desk(Protocol):
     def under_way(self) -> list[Allocation]:
         """Placements of submitted plans that are not in the replica's snapshot yet, as far as is known here."""
 
+    def alone(self, delivery: Delivery) -> AbstractAsyncContextManager[None]:
+        """While inside no server's plan comes between: for another try when the plans of others came first.
+
+        Raises LepaError(unsupported) where that cannot be; then the delivery, given back, goes to a desk where it can.
+        """
+
     async def submit(self, plan: Plan, outcome: Outcome) -> PlanResult:
         """Apply a plan as far as it fits, and close its evaluation with its last part. Raises LepaError."""
 
@@ -45,6 +53,7 @@ class LocalDesk:
         self._feed = feed
         self._applier = applier
         self._writer = writer
+        self._alone = asyncio.Lock()
 
     async def dequeue(self, types: Sequence[str]) -> Delivery:
         return await self._feed.dequeue((*types, *map(kept, types)))
@@ -57,6 +66,14 @@ class LocalDesk:
 
     def under_way(self) -> list[Allocation]:
         return self._applier.under_way()
+
+    def alone(self, delivery: Delivery) -> AbstractAsyncContextManager[None]:
+        return self._alone
+
+    async def let_pass(self) -> None:
+        """Return when nobody is alone: before another server's plan is submitted."""
+        async with self._alone:
+            return
 
     async def submit(self, plan: Plan, outcome: Outcome) -> PlanResult:
         return await self._applier.submit(

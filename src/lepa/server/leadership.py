@@ -211,13 +211,22 @@ class Leadership:
         settings = parts.settings
         self._election = Election(LEADER, settings.rpc_address.encode(), settings.lease_ttl_s, parts.clock.now())
         self.key = LeaderKey(parts.store, parts.clock, self._seen)
-        self.leading: Leading | None = None
+        self._led: Leading | None = None
         parts.writer.on_fenced = self._fenced
 
     @property
     def leader_address(self) -> str:
         """Internal address of the server that leads, "" when none does."""
         return self.key.address
+
+    @property
+    def leading(self) -> Leading | None:
+        """What leads here, while this server may believe that it leads.
+
+        A process that stood still for longer than its lease wakes up with calls to answer, before it hears that
+        another leads: what it says to a node's heartbeat then, nobody else would know of.
+        """
+        return self._led if self._election.leads(self._parts.clock.now()) else None
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator["Leadership"]:
@@ -340,14 +349,14 @@ class Leadership:
         p.metrics.sample("nomad.nomad.leader.barrier", 1e3 * (p.clock.now() - asked))
         p.writer.fence = order.fence
         stack = AsyncExitStack()
-        self.leading = await stack.enter_async_context(self._lead())
+        self._led = await stack.enter_async_context(self._lead())
         self._term = stack
         p.metrics.gauge("nomad.raft.state.leader", 1)
         log.info("leads revision=%d", order.fence.created)
         self._announce()
 
     async def _end_term(self) -> None:
-        self.leading = None
+        self._led = None
         self._parts.writer.fence = None
         self._announce()
         self._parts.metrics.gauge("nomad.raft.state.leader", 0)

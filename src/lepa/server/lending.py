@@ -64,7 +64,7 @@ class Lending:
     def done(self, request: s.EvalDoneRequest) -> None:
         """A worker of another server is done with a delivery, or gives it back."""
         self._loans.done(request.token)
-        if request.too_large:
+        if request.keep:
             self._feed.keep(request.eval_id, request.token)
         elif request.fine:
             self._feed.done(request.eval_id, request.token, request.index)
@@ -82,6 +82,7 @@ class Lending:
     async def submit(self, request: s.PlanSubmitRequest) -> PlanResult:
         """Apply a plan of another server's worker. Of what was applied the answer has an example: the rest is known."""
         plan = request.plan
+        await self._desk.let_pass()
         outcome = Outcome(plan=plan, evaluation=request.evaluation, new_evaluations=request.new_evaluations)
         result = await self._desk.submit(plan, outcome)
         return replace(result, updates=result.updates[:1], stops=result.stops[:1])

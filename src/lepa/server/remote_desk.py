@@ -8,6 +8,7 @@ hands the same evaluations out again, and no plan of an old delivery is taken.
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import Final
 
 from lepa.kit.sources import Clock
@@ -48,7 +49,7 @@ class RemoteDesk:
         self._tasks = Tasks("remote_desk")
         self._idle: asyncio.Queue[asyncio.Future[Delivery]] = asyncio.Queue()
         self._terms: dict[str, tuple[int, str]] = {}
-        self._too_large: set[str] = set()
+        self._leaders: set[str] = set()
 
     async def __aenter__(self) -> "RemoteDesk":
         self._tasks.start("fetch", self._fetch())
@@ -70,18 +71,23 @@ class RemoteDesk:
             eval_id=delivery.evaluation.id,
             token=delivery.token,
             fine=False,
-            too_large=delivery.token in self._too_large,
+            keep=delivery.token in self._leaders,
         )
-        self._too_large.discard(delivery.token)
+        self._leaders.discard(delivery.token)
         self._end(delivery, request)
 
     def under_way(self) -> list[Allocation]:
         """Only the leader knows."""
         return []
 
+    def alone(self, delivery: Delivery) -> AbstractAsyncContextManager[None]:
+        """The leader knows of all plans that are under way; here the next try might come too late again."""
+        self._leaders.add(delivery.token)
+        raise LepaError("unsupported", "plans of other servers came first; the leader's next try will not be too late")
+
     async def submit(self, plan: Plan, outcome: Outcome) -> PlanResult:
         if len(plan.updates) + len(plan.stops) > PLAN_ITEMS_MAX:
-            self._too_large.add(plan.eval_token)
+            self._leaders.add(plan.eval_token)
             raise LepaError("unsupported", f"a plan of more than {PLAN_ITEMS_MAX} changes is the leader's to make")
         request = s.PlanSubmitRequest(plan=plan, evaluation=outcome.evaluation, new_evaluations=outcome.new_evaluations)
         _, address = self._term(plan.eval_token)

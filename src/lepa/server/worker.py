@@ -8,7 +8,7 @@ written together with the plan, so that it is never done without its plan, nor i
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, nullcontext
 from typing import Final
 
 from msgspec.structs import replace
@@ -36,7 +36,7 @@ class Turns:
     """When evaluations are scheduled: one at a time by each worker, or by one worker alone.
 
     Two that are scheduled at the same time know nothing of each other and may choose the same room; then one of their
-    plans is refused. Its second try is made alone, so that it is not refused for that again.
+    plans is refused. Its second try is made alone, at the leader, so that it is not refused for that again.
     """
 
     def __init__(self, workers: int) -> None:
@@ -111,7 +111,8 @@ class Worker:
             return snapshot.index
         left, again = attempts_max(evaluation), False
         while left > 0:
-            outcome = await self._schedule(evaluation, alone=again)
+            async with self._desk.alone(delivery) if again else nullcontext():
+                outcome = await self._schedule(evaluation, alone=again)
             again = True
             if outcome.plan.empty:
                 return await self._desk.close(delivery, outcome)

@@ -82,6 +82,10 @@ class Election:
         """Proof of leadership while this server leads."""
         return self._state.fence if isinstance(self._state, _Leading) else None
 
+    def leads(self, now: float) -> bool:
+        """Whether this server leads and the lease has certainly not lapsed."""
+        return isinstance(self._state, _Leading) and now < self._state.lapses_at
+
     def campaign_txn(self, lease: int) -> Txn:
         """Create the leader key, unless it is there."""
         return Txn((Put(self._key, self._me, lease),), (Compare(self._key, created=0),))

@@ -83,14 +83,17 @@ def _stop(draft: Draft, stop: AllocationStop) -> Allocation | None:
     present = draft.allocation(stop.alloc_id)
     if present is None:
         return None
+    status = present.client_status
+    if status not in TERMINAL_CLIENT_STATUSES:  # what its node had still said before it was lost stays true
+        status = stop.client_status or status
     states = present.alloc_states
-    if stop.client_status not in ("", present.client_status):
-        states = (*states, AllocState(field=CLIENT_STATUS_FIELD, value=stop.client_status, time=rfc3339(draft.now_ns)))
+    if status != present.client_status:
+        states = (*states, AllocState(field=CLIENT_STATUS_FIELD, value=status, time=rfc3339(draft.now_ns)))
     updated = replace(
         present,
         desired_status=stop.desired_status or present.desired_status,
         desired_description=stop.description or present.desired_description,
-        client_status=stop.client_status or present.client_status,
+        client_status=status,
         alloc_states=states,
         followup_eval_id=stop.followup_eval_id or present.followup_eval_id,
         preempted_by_allocation=stop.preempted_by or present.preempted_by_allocation,
