@@ -33,6 +33,7 @@ from lepa.server.leader_key import LeaderKey
 from lepa.server.lending import Lending
 from lepa.server.loops import carry_out, run_decider
 from lepa.server.plan_applier import PlanApplier
+from lepa.server.report_desk import ReportDesk
 from lepa.server.settings import ServerSettings
 from lepa.server.worker import AT_ONCE, Turns, Worker
 from lepa.server.writer import REPLICA_WAIT_S, Writer
@@ -82,6 +83,7 @@ class Leading:
             parts.store, parts.replica, parts.writer, parts.clock, parts.metrics, self.feed.holds
         )
 
+        self.reports = ReportDesk(parts.writer, parts.store.limits)
         self.desk = LocalDesk(self.feed, self.applier, parts.writer)
         self.lending = Lending(self.feed, self.desk, parts.clock, parts.metrics)
 
@@ -91,6 +93,7 @@ class Leading:
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(self.feed)
             await stack.enter_async_context(self.applier)
+            await stack.enter_async_context(self.reports)
             await stack.enter_async_context(self._tasks)
             self._start()
             self._stack = stack.pop_all()

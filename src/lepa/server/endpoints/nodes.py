@@ -18,7 +18,6 @@ from lepa.server.endpoints.context import Answers, Context, eval_ids
 from lepa.server.endpoints.queries import Queries
 from lepa.server.endpoints.query import Answerable, Query, group, row, table
 from lepa.server.pages import Page, page_of, since, visible
-from lepa.state.commands import allocations as allocation_commands
 from lepa.state.commands import nodes as commands
 from lepa.state.commands import tenancy
 from lepa.state.commands.draft import Draft
@@ -27,10 +26,6 @@ from lepa.state.snapshot import Snapshot
 from lepa.state.tables import Watch
 
 HEARTBEAT_SPREAD = 0.1
-OPERATIONS_PER_REPORT = 5
-"""What a report on an allocation may write: itself, an evaluation, a deployment, instances of services."""
-REPORTS_AT_ONCE_MAX = 64
-"""Reports of one transaction, which is made on the event loop (some 5 ms)."""
 
 
 # Reads
@@ -181,21 +176,10 @@ class NodeEndpoints:
         return await self._updated(node, evaluations, written.revision, beats=True)
 
     async def update_allocations(self, request: r.NodeAllocationUpdatesRequest) -> Reply[None]:
-        """Store what a node reports, some reports at a time."""
+        """Store what a node reports."""
         await self._context.catch_up(request.seen)
-        index = 0
-        reports = request.allocations
-        size = max(1, min(REPORTS_AT_ONCE_MAX, self._parts.store.limits.operations_max // OPERATIONS_PER_REPORT))
-        for at in range(0, max(1, len(reports)), size):
-            index = (await self._context.write(self._report(request, reports[at : at + size]))).revision
-        return Reply(value=None, index=index)
-
-    def _report(self, request: r.NodeAllocationUpdatesRequest, reports: tuple[Allocation, ...]) -> Any:
-        def command(draft: Draft) -> None:
-            commands.check_secret(draft, request.node_id, request.secret_id)
-            allocation_commands.update_allocations(draft, request.node_id, reports)
-
-        return command
+        reports = (await self._context.leading()).reports
+        return Reply(value=None, index=await reports.write(request.node_id, request.secret_id, request.allocations))
 
     async def events(self, request: r.NodeEventsRequest) -> Reply[None]:
         """Keep things that happened on a node."""
