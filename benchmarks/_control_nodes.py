@@ -110,14 +110,16 @@ class FollowingNode:
 
     async def _follow(self, index: int) -> None:
         seen: set[str] = set()
+        known = -1
         while True:
             request = r.NodeAllocationsRequest(
-                node_id=self.node.id, secret_id=self.node.secret_id, index=index, stale=True
+                node_id=self.node.id, secret_id=self.node.secret_id, index=index, stale=True, known=known
             )
             reply = await self._asked(m.NODE_FOLLOW, request, FOLLOW_S)
             if reply.index < index:  # a server that is behind the one before
                 continue
             index = self._seen = reply.index
+            known = len(reply.value.indexes)
             given = [alloc.id for alloc in reply.value.allocations if alloc.id not in seen]
             seen.update(given)
             self._news += given

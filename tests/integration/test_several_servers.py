@@ -411,6 +411,8 @@ async def test_plans_that_compete_for_the_same_room_are_counted_and_made_again()
                 return all([a.client_status for a in of_job] == ["complete"] for of_job in found)
 
             await until(complete, "everything ran once", 40.0)
+            triggers = {evaluation.triggered_by for evaluation in leader.server.replica.snapshot.evaluations()}
+            assert "max-plan-attempts" not in triggers, "a job waits because others were faster, and nothing else"
 
 
 async def test_a_plan_too_large_to_send_is_made_by_the_leader(monkeypatch: pytest.MonkeyPatch) -> None:

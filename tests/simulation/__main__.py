@@ -58,6 +58,7 @@ def _timed(seed: int, minutes: float, *, events: bool) -> tuple[Outcome, float]:
     gc.set_threshold(*GC_THRESHOLDS)
     began = time.monotonic()
     outcome = simulate(seed, minutes, on_event=print if events else lambda text: None)
+    gc.collect()
     return outcome, time.monotonic() - began
 
 

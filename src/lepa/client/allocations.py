@@ -59,6 +59,7 @@ class Allocations:
         self._crowded = asyncio.Event()
         self._unknown: set[str] = set()
         self._follow_from = 0
+        self._listed = -1
         self._ask_leader = False
         self.may_start = asyncio.Event()
         self.runners: dict[str, AllocRunner] = {}
@@ -122,6 +123,7 @@ class Allocations:
             node_id=self._link.node.id,
             secret_id=self._link.node.secret_id,
             index=self._follow_from,
+            known=self._listed,
             stale=not self._ask_leader,
         )
         reply = await self._link.wait(m.NODE_FOLLOW, query, FOLLOW_S)
@@ -136,7 +138,7 @@ class Allocations:
         self._link.seen = max(self._link.seen, reply.index)
         if not await self._take(reply.value):
             return False
-        self._follow_from = reply.index
+        self._follow_from, self._listed = reply.index, len(reply.value.indexes)
         self.may_start.set()
         return True
 

@@ -385,10 +385,14 @@ class NodeUpdateResponse(Wire, frozen=True):
 
 
 class NodeAllocationsRequest(ReadRequest, frozen=True):
-    """A node follows its allocations: answers with those whose alloc_modify_index is newer than what it has."""
+    """A node follows its allocations: answers with those whose alloc_modify_index is newer than what it has.
+
+    known: how many allocations the node was told of last. Then what only the node itself has changed ends no wait.
+    """
 
     node_id: str = ""
     secret_id: str = ""
+    known: int = -1
 
 
 class NodeAllocations(Wire, frozen=True):

@@ -259,6 +259,7 @@ class _Waiters:
     async def wait(self, watches: Sequence[Watch], deadline: float) -> bool:
         """True when something watched was touched, False at the deadline (of the clock's `now`) or when closed."""
         if self._over(deadline):
+            await asyncio.sleep(0)  # whoever asks again and again lets others have a turn
             return False
         future, number = self._admit(), next(self._numbers)
         for watch in watches:

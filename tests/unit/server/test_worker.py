@@ -1,6 +1,7 @@
 """A worker gives back what it cannot do, and gives up when its plans are refused."""
 
 import asyncio
+from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any
 
@@ -37,6 +38,7 @@ class Desk:
         self.delivery = Delivery(evaluation, "token", 0)
         self.handed = False
         self.ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.lone = asyncio.Lock()
 
     async def dequeue(self, types: Any) -> Delivery:
         if self.handed:
@@ -52,6 +54,9 @@ class Desk:
 
     def under_way(self) -> list[Allocation]:
         return []
+
+    def alone(self, delivery: Delivery) -> AbstractAsyncContextManager[None]:
+        return self.lone
 
     async def submit(self, plan: Plan, outcome: Outcome) -> PlanResult:
         self.plans.append(plan)

@@ -45,6 +45,14 @@ def test_the_winner_leads_with_the_revision_of_its_key_as_fence() -> None:
     assert elected(revision=7).fence == Fence(KEY, 7)
 
 
+def test_a_leader_that_stood_still_for_longer_than_its_lease_does_not_lead_before_it_has_looked() -> None:
+    election = elected(now=0.0)
+    assert (election.leads(8.9), election.leads(9.0)) == (True, False)
+    election.lease_kept(asked_at=3.0)
+    assert (election.leads(9.0), election.leads(12.0)) == (True, False)
+    assert not Election(KEY, b"me", ttl_s=9.0, now=0.0).leads(0.0)
+
+
 def test_the_loser_follows() -> None:
     election = Election(KEY, b"me", ttl_s=9.0, now=0.0)
     election.poll(0.0)

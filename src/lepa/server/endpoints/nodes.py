@@ -100,6 +100,11 @@ def follow(snapshot: Snapshot, request: r.NodeAllocationsRequest) -> r.NodeAlloc
     )
 
 
+def has_news(found: r.NodeAllocations, request: r.NodeAllocationsRequest) -> bool:
+    """Whether an answer tells a node something: its own reports change its allocations too, and it knows of those."""
+    return bool(found.allocations) or len(found.indexes) != request.known
+
+
 def migrate_source(snapshot: Snapshot, alloc: Allocation) -> MigrateSource | None:
     """Where the data are that an allocation, which has its job, takes over from another node; None when it does not."""
     group = next((g for g in alloc.job.task_groups if g.name == alloc.task_group), None) if alloc.job else None
@@ -140,7 +145,7 @@ QUERIES: Answerable = {
     m.NODE_LIST: Query(table("nodes"), list_nodes),
     m.NODE_GET: Query(row("nodes"), get_node),
     m.NODE_ALLOCATIONS: Query(group("allocs", "node"), node_allocations),
-    m.NODE_FOLLOW: Query(_followed, follow),
+    m.NODE_FOLLOW: Query(_followed, follow, ends=has_news),
     m.NODE_POOL_GET: Query(row("node_pools"), lambda snapshot, request: snapshot.node_pool(request.id)),
 }
 

@@ -53,7 +53,8 @@ class Queries:
             value = await self._evaluate(query, watches, snapshot, request)
             newest = max(map(snapshot.index_of, watches), default=snapshot.index)
             index = newest if query.index_of is None else query.index_of(value)
-            if request.index == 0 or index > request.index or self._clock.now() >= deadline or newest <= seen:
+            ends = index > request.index and (query.ends is None or query.ends(value, request))
+            if request.index == 0 or ends or self._clock.now() >= deadline or newest <= seen:
                 return _reply(value, max(1, index))
             seen = newest
 

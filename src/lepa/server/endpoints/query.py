@@ -13,12 +13,13 @@ class Query(NamedTuple):
     """One read. watches: what its index is made of. answer: the value, or a Page of a list.
 
     index_of: the answer's own index, where that is not the newest of what is watched; a change that leaves it as it
-    was does not end a wait.
+    was does not end a wait. ends: whether an answer ends a wait, where not every newer one does.
     """
 
     watches: Callable[[Any], tuple[Watch, ...]]
     answer: Callable[[Snapshot, Any], Any]
     index_of: Callable[[Any], int] | None = None
+    ends: Callable[[Any, Any], bool] | None = None
 
 
 Answerable = Mapping[Method[Any, Any], Query]

@@ -62,6 +62,17 @@ async def test_a_query_waits_for_something_newer() -> None:
         assert (reply.value, reply.index) == (2, 2)
 
 
+async def test_a_change_that_tells_the_caller_nothing_does_not_end_its_wait() -> None:
+    async with desk() as d:
+        pairs = Query(table("jobs"), COUNT.answer, ends=lambda value, request: value % 2 == 0)
+        asked = d.ask(pairs, index=1)
+        await d.job("a")
+        await settle()
+        assert not asked.done()
+        await d.job("b")
+        assert ((await asked).value, (await asked).index) == (2, 2)
+
+
 async def test_writes_at_full_speed_are_all_heard_of_at_once() -> None:
     """B141: the clock stands still, so that a read that missed a write would never come back."""
     async with desk() as d:

@@ -75,6 +75,16 @@ def test_a_stop_says_why_and_what_became_of_it() -> None:
     assert list(world.snapshot.services()) == []
 
 
+def test_what_has_ended_before_its_node_was_lost_is_not_lost() -> None:
+    """The plan was made before the node's last report came in."""
+    world = World()
+    job = world.job(make_job())
+    world.put_alloc(make_alloc(job=job, client_status="complete"))
+    world.do(apply_plan, Plan(job=job, stops=(AllocationStop(alloc_id="alloc-1", client_status="lost"),)))
+    alloc = world.alloc("alloc-1")
+    assert (alloc.desired_status, alloc.client_status, list(alloc.alloc_states)) == ("stop", "complete", [])
+
+
 def test_an_evicted_job_is_looked_at() -> None:
     world = World()
     low, high = world.job(make_job("low")), world.job(make_job("high"))
