@@ -1,4 +1,4 @@
-"""Runs the benchmarks and prints each figure beside its comparison: `script/bench [--only GLOB] [--short] [--json FILE]`."""
+"""Runs the benchmarks and prints each figure beside its comparison: `script/bench [--only GLOB] [--short]`."""
 
 import argparse
 import fnmatch

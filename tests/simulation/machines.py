@@ -136,7 +136,7 @@ class SimulatedNode:
         self.started: dict[str, int] = {}
         """How often each allocation began here; more than once is an error."""
         self.heard_at = -1e9
-        """When a server last answered a heartbeat."""
+        """When it last sent a heartbeat that a server answered."""
         self.failing = True
         """Whether its tasks fail by chance."""
         self._tasks = Tasks(self.id)
@@ -180,8 +180,9 @@ class SimulatedNode:
         while True:
             try:
                 request = r.NodeHeartbeatRequest(node_id=self.id, secret_id=self.node.secret_id)
+                asked_at = self.process.now()
                 answer = (await self._caller.call(m.NODE_HEARTBEAT, request)).value
-                self.heard_at = self.process.now()
+                self.heard_at = asked_at  # a node that stood still reads the answer long after the server gave it
                 if answer.servers:
                     self._caller.use(answer.servers)
                 await self.process.sleep(answer.heartbeat_ttl / 1e9 / 2)

@@ -1,7 +1,5 @@
 """Nodes: what nodes say and follow, what operators ask of them, and node pools."""
 
-from typing import Any
-
 from msgspec.structs import replace
 
 from lepa.kit.durations import SECOND
