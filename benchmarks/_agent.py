@@ -54,12 +54,16 @@ def memory_mb(pid: int) -> float:
 
 @contextmanager
 def development_agent(**settings: Any) -> Iterator[Agent]:
-    """An agent that is well and whose node is ready; everything of it is gone afterwards. settings: more of them."""
+    """An agent that is well and whose node is ready; everything of it is gone afterwards. settings: more of them.
+
+    All callers of a benchmark come from one address, which may hold as many connections as they need.
+    """
     with tempfile.TemporaryDirectory(prefix="lepa-bench-") as name:
         folder = Path(name)
-        ports = _free_ports("http", "rpc", "dns")
+        ports = _free_ports("http", "rpc", "serf", "dns")
         config = folder / "agent.json"
-        config.write_text(json.dumps({"bind_addr": HOST, "ports": ports, "log_level": "WARN"} | settings))
+        usual = {"bind_addr": HOST, "ports": ports, "log_level": "WARN", "limits": {"http_max_conns_per_client": 0}}
+        config.write_text(json.dumps(usual | settings))
         command = [LEPA, "agent", "-dev", "-config", config, "-data-dir", folder / "data"]
         with (folder / "agent.log").open("wb") as log:
             process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
