@@ -19,8 +19,8 @@ wake 3.8 to 6.7 ms, 500,000 events/s with none late. `api.get` was between 4,500
 let it: a read takes 70 us of the agent's CPU on a core of its own and 80 to 95 us beside others.
 
 - A filter is bound by going to 100,000 rows that lie all over the memory (40 to 60 ms); to ask all of them one or two
-  things takes 20 to 70 ms more, a regular expression 130 ms, a loop over the tasks of each 180 ms. In a thread beside the
-  event loop it takes about half as long again.
+  things takes 20 to 70 ms more, a regular expression 130 ms, a loop over the tasks of each 180 ms. In a thread beside
+  the event loop it takes about half as long again.
 - A wake is a request, a write, its reduction, and the answer: 2.3 to 3.4 ms of CPU with the next evaluation's. While a
   thousand evaluations replace all 100,000 allocations the slowest wakes take 45 ms: changes are applied in order, and
   the write waits for plans of a hundred changes before it. A page then takes 5 ms, a filter 320 ms.
