@@ -1,7 +1,6 @@
 """The docker driver against a real daemon."""
 
 import asyncio
-import contextlib
 import os
 import socket
 from collections.abc import AsyncIterator
@@ -11,6 +10,7 @@ from typing import Any
 import pytest
 from tests.components import BUSYBOX_IMAGE
 from tests.integration.conftest import MakeTask
+from tests.integration.driver_host import DriverHost
 
 from lepa.drivers.docker import DockerDriver, DockerSettings
 from lepa.drivers.docker_rules import VolumesSettings
@@ -22,36 +22,21 @@ from lepa.model.resources import AllocatedPortMapping
 pytestmark = pytest.mark.docker
 
 
-class Host:
-    """A driver, and all that must be removed after the test."""
+class Host(DriverHost[DockerDriver]):
+    """The docker driver on a daemon of the test's own."""
 
     def __init__(self, endpoint: str, state_dir: Path) -> None:
-        self.endpoint = endpoint
-        self.state_dir = state_dir
-        self.driver = self.new_driver()
-        self.started: list[str] = []
+        self.endpoint, self.state_dir = endpoint, state_dir
+        super().__init__(self.new_driver())
 
     def new_driver(self, **settings: Any) -> DockerDriver:
         return DockerDriver(SystemClock(), DockerSettings(endpoint=self.endpoint, **settings), str(self.state_dir))
 
-    async def start(self, task: TaskConfig) -> Any:
-        started = await self.driver.start(task)
-        self.started.append(task.id)
-        return started
-
-    async def run(self, task: TaskConfig) -> Any:
-        await self.start(task)
-        return await self.driver.wait(task.id)
-
 
 @pytest.fixture
 async def host(docker_endpoint: str, tmp_path: Path) -> AsyncIterator[Host]:
-    found = Host(docker_endpoint, tmp_path / "state")
-    yield found
-    for task_id in found.started:
-        with contextlib.suppress(LepaError):
-            await found.driver.destroy(task_id)
-    await found.driver.close()
+    async with Host(docker_endpoint, tmp_path / "state") as found:
+        yield found
 
 
 def container(make_task: MakeTask, script: str, **config: Any) -> TaskConfig:

@@ -6,7 +6,6 @@ lepa.drivers.docker_settings, lepa.drivers.container_driver, lepa.drivers.docker
 
 import asyncio
 import base64
-import contextlib
 import json
 import os
 import subprocess
@@ -44,12 +43,8 @@ pytestmark = pytest.mark.docker
 
 @pytest.fixture
 async def host(docker_endpoint: str, tmp_path: Path) -> AsyncIterator[Host]:
-    found = Host(docker_endpoint, tmp_path / "state")
-    yield found
-    for task_id in found.started:
-        with contextlib.suppress(LepaError):
-            await found.driver.destroy(task_id)
-    await found.driver.close()
+    async with Host(docker_endpoint, tmp_path / "state") as found:
+        yield found
 
 
 @pytest.fixture

@@ -1,7 +1,6 @@
 """The podman driver against a real Podman service (lepa.drivers.podman)."""
 
 import asyncio
-import contextlib
 import subprocess
 import tempfile
 import uuid
@@ -13,12 +12,12 @@ import pytest
 from msgspec.structs import replace
 from tests import components
 from tests.integration.conftest import MakeTask
+from tests.integration.driver_host import DriverHost
 
 from lepa.drivers.podman import PodmanDriver
 from lepa.drivers.podman_config import PodmanSettings
 from lepa.drivers.protocol import DriverError, TaskConfig
 from lepa.kit.sources import SystemClock
-from lepa.model.errors import LepaError
 
 pytestmark = pytest.mark.oci
 
@@ -31,33 +30,21 @@ def service() -> Iterator[str]:
             yield found
 
 
-class Host:
+class Host(DriverHost[PodmanDriver]):
+    """The podman driver on a service of the test's own."""
+
     def __init__(self, service: str, state_dir: Path) -> None:
         self.service, self.state_dir = service, state_dir
-        self.started: list[str] = []
-        self.driver = self.new_driver()
+        super().__init__(self.new_driver())
 
     def new_driver(self, **settings: Any) -> PodmanDriver:
         return PodmanDriver(SystemClock(), PodmanSettings(socket_path=self.service, **settings), str(self.state_dir))
 
-    async def start(self, task: TaskConfig) -> Any:
-        started = await self.driver.start(task)
-        self.started.append(task.id)
-        return started
-
-    async def run(self, task: TaskConfig) -> Any:
-        await self.start(task)
-        return await self.driver.wait(task.id)
-
 
 @pytest.fixture
 async def host(service: str, tmp_path: Path) -> AsyncIterator[Host]:
-    found = Host(service, tmp_path / "state")
-    yield found
-    for task_id in found.started:
-        with contextlib.suppress(LepaError):
-            await found.driver.destroy(task_id)
-    await found.driver.close()
+    async with Host(service, tmp_path / "state") as found:
+        yield found
 
 
 def container(make_task: MakeTask, script: str, **config: Any) -> TaskConfig:

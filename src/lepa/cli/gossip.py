@@ -73,8 +73,7 @@ def list_keys(session: Session, shape: Shape) -> None:
 @api
 def install(session: Session, key: str) -> None:
     """Let every server read what a key seals. They go on sealing with the present one until `use`."""
-    session.nomad.put("/v1/agent/keyring/install", {"Key": key})
-    session.out.line("Key installed on all servers")
+    _change(session, "install", key, "Key installed on all servers")
 
 
 @command()
@@ -82,8 +81,7 @@ def install(session: Session, key: str) -> None:
 @api
 def use(session: Session, key: str) -> None:
     """Let every server seal with an installed key from now on."""
-    session.nomad.put("/v1/agent/keyring/use", {"Key": key})
-    session.out.line("All servers seal with this key now")
+    _change(session, "use", key, "All servers seal with this key now")
 
 
 @command()
@@ -91,5 +89,9 @@ def use(session: Session, key: str) -> None:
 @api
 def remove(session: Session, key: str) -> None:
     """Take a key away from every server. The one that they seal with cannot be removed."""
-    session.nomad.put("/v1/agent/keyring/remove", {"Key": key})
-    session.out.line("Key removed from all servers")
+    _change(session, "remove", key, "Key removed from all servers")
+
+
+def _change(session: Session, verb: str, key: str, done: str) -> None:
+    session.nomad.put(f"/v1/agent/keyring/{verb}", {"Key": key})
+    session.out.line(done)

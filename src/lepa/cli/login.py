@@ -4,7 +4,7 @@ import contextlib
 import json as codec
 import os
 import webbrowser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
@@ -66,7 +66,20 @@ def _config_text(value: Any) -> str:
 
 def _written(session: Session, method: Json, path: str, shape: Shape, done: str) -> None:
     found = session.nomad.put(path, method).value
-    session.out.line(shape.render(found) if shape else f"{done}\n{_method_text(found)}")
+    _show(session, found, shape, lambda method: f"{done}\n{_method_text(method)}")
+
+
+def _show(session: Session, found: Json, shape: Shape, text: Callable[[Json], str]) -> None:
+    """Print an object in the shape that was asked for, else as text for people."""
+    session.out.line(shape.render(found) if shape else text(found))
+
+
+def _show_all(session: Session, found: list[Json], shape: Shape, what: str, columns: Mapping[str, str]) -> None:
+    """Print a list of objects. columns: the title of each and the key that it shows."""
+    if shape or not found:
+        session.out.line(shape.render(found) if shape else f"No ACL {what} found")
+    else:
+        session.out.line(table(tuple(columns), [tuple(each[key] for key in columns.values()) for each in found]))
 
 
 @command()
@@ -165,8 +178,7 @@ def auth_method_delete(session: Session, name: str) -> None:
 @api
 def auth_method_info(session: Session, name: str, shape: Shape) -> None:
     """Show an auth method."""
-    found = session.nomad.get(_method_path(name)).value
-    session.out.line(shape.render(found) if shape else _method_text(found))
+    _show(session, session.nomad.get(_method_path(name)).value, shape, _method_text)
 
 
 def _methods(session: Session) -> list[Json]:
@@ -178,13 +190,8 @@ def _methods(session: Session) -> list[Json]:
 @api
 def auth_method_list(session: Session, shape: Shape) -> None:
     """List auth methods."""
-    found = _methods(session)
-    if shape or not found:
-        session.out.line(shape.render(found) if shape else "No ACL auth methods found")
-        return
-    session.out.line(
-        table(("Name", "Type", "Default"), [(each["Name"], each["Type"], each["Default"]) for each in found])
-    )
+    columns = {"Name": "Name", "Type": "Type", "Default": "Default"}
+    _show_all(session, _methods(session), shape, "auth methods", columns)
 
 
 # Binding rules
@@ -234,8 +241,7 @@ def binding_rule_create(
         "BindType": bind_type,
         "BindName": bind_name,
     }
-    rule = session.nomad.put("/v1/acl/binding-rule", body).value
-    session.out.line(shape.render(rule) if shape else _rule_text(rule))
+    _show(session, session.nomad.put("/v1/acl/binding-rule", body).value, shape, _rule_text)
 
 
 @command()
@@ -265,8 +271,7 @@ def binding_rule_update(
     kept = {key: "" if no_merge else before[key] for key in given}
     changed = {key: value for key, value in given.items() if value is not None}
     body = {"ID": before["ID"], "AuthMethod": before["AuthMethod"], **kept, **changed}
-    found = session.nomad.put(_rule_path(before["ID"]), body).value
-    session.out.line(shape.render(found) if shape else _rule_text(found))
+    _show(session, session.nomad.put(_rule_path(before["ID"]), body).value, shape, _rule_text)
 
 
 @command()
@@ -284,8 +289,7 @@ def binding_rule_delete(session: Session, rule: str) -> None:
 @api
 def binding_rule_info(session: Session, rule: str, shape: Shape) -> None:
     """Show a binding rule."""
-    found = session.nomad.get(_rule_path(rule)).value
-    session.out.line(shape.render(found) if shape else _rule_text(found))
+    _show(session, session.nomad.get(_rule_path(rule)).value, shape, _rule_text)
 
 
 @command()
@@ -293,12 +297,9 @@ def binding_rule_info(session: Session, rule: str, shape: Shape) -> None:
 @api
 def binding_rule_list(session: Session, shape: Shape) -> None:
     """List binding rules."""
-    found = session.nomad.get("/v1/acl/binding-rules").value or []
-    if shape or not found:
-        session.out.line(shape.render(found) if shape else "No ACL binding rules found")
-        return
-    rows = [(each["ID"], each["Description"], each["AuthMethod"]) for each in found]
-    session.out.line(table(("ID", "Description", "Auth Method"), rows))
+    found = list(session.nomad.get("/v1/acl/binding-rules").value or [])
+    columns = {"ID": "ID", "Description": "Description", "Auth Method": "AuthMethod"}
+    _show_all(session, found, shape, "binding rules", columns)
 
 
 # Logins
