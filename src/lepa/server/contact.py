@@ -122,7 +122,7 @@ class Contact:
             reply = await peers.ask(address, SERVER_PULSE, request, ANSWER_S)
         except Unreached as error:
             if error.refused:
-                await self._refused(created)
+                await self._refused(address, created)
         except LepaError as error:
             log.debug("leader not reached address=%s error=%s", address, error.message)
         else:
@@ -130,13 +130,13 @@ class Contact:
             self._told = reply.value.statuses
             self._refused_since = (0, 0.0)
 
-    async def _refused(self, created: int) -> None:
+    async def _refused(self, address: str, created: int) -> None:
         now = self._clock.now()
         if self._refused_since[0] != created:
             self._refused_since = (created, now)
         if now - self._refused_since[1] < REFUSED_S:
             return
         try:
-            await self._leadership.key.depose(created)
+            await self._leadership.key.depose(address, created)
         except LepaError as error:
             log.warning("a leader that is gone could not be deposed error=%s", error.message)

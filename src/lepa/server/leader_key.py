@@ -56,11 +56,12 @@ class LeaderKey:
             self._tasks.start("look", self._look(self._next))
         return await asyncio.shield(self._next)
 
-    async def depose(self, created: int) -> None:
-        """Delete the key of a leader that is certainly gone, unless it is another's by now. Raises LepaError."""
+    async def depose(self, address: str, created: int) -> None:
+        """Delete the key of the leader of this address, which is certainly gone, unless it is another's by now. Raises
+        LepaError."""
         txn = Txn((Delete(LEADER),), (Compare(LEADER, created=created),))
         if (await self._store.commit(txn)).ok:
-            log.warning("leader deposed: its process is gone address=%s revision=%d", self.address, created)
+            log.warning("leader deposed: its process is gone address=%s revision=%d", address, created)
 
     async def _look(self, answer: "asyncio.Future[int]") -> None:
         async with self._lock:

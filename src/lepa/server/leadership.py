@@ -289,7 +289,7 @@ class Leadership:
             read = await self._parts.store.read(LEADER)
             for entry in read.entries:
                 if entry.key == LEADER and entry.value == self._parts.settings.rpc_address.encode():
-                    await self.key.depose(entry.created)
+                    await self.key.depose(entry.value.decode(), entry.created)
         except LepaError as error:
             log.warning("an earlier term was not ended error=%s", error.message)
 

@@ -81,12 +81,13 @@ async def test_the_key_is_followed_also_after_the_store_could_not_be_asked() -> 
 
 
 @pytest.mark.parametrize("by_another", [False, True])
-async def test_only_the_leader_that_is_gone_is_deposed(by_another: bool) -> None:
+async def test_only_the_leader_that_is_gone_is_deposed(by_another: bool, caplog: pytest.LogCaptureFixture) -> None:
     store = MemoryStore(ManualClock())
     revision = (await store.commit(Txn((Put(LEADER, b"one"),)))).revision
     if by_another:
         await store.commit(Txn((Delete(LEADER),)))
         await store.commit(Txn((Put(LEADER, b"two"),)))
-    await LeaderKey(store, ManualClock(), lambda: None).depose(revision)
+    await LeaderKey(store, ManualClock(), lambda: None).depose("one", revision)
     assert [entry.value for entry in (await store.read(LEADER)).entries] == ([b"two"] if by_another else [])
+    assert ("leader deposed: its process is gone address=one" in caplog.text) is not by_another
     await store.close()
