@@ -171,7 +171,7 @@ async def snapshot(edge: Edge, request: web.Request) -> web.StreamResponse:
     pieces = await edge.node.snapshot(alloc_id, token(request))
     response = web.StreamResponse(headers={"Content-Type": "application/x-tar"})
     await response.prepare(request)
-    async with contextlib.aclosing(pieces) as stream:  # type: ignore[type-var]
+    async with contextlib.aclosing(pieces) as stream:
         async for piece in stream:
             await response.write(piece)
     await response.write_eof()

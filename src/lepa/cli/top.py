@@ -10,6 +10,7 @@ from lepa.cli.output import Json
 from lepa.cli.session import Session, api
 from lepa.kit.durations import SECOND, parse_duration
 from lepa.model.errors import LepaError, invalid
+from lepa.sdk.address import Params
 
 ROWS_MAX = 1_000
 HOSTS_ASKED, USAGES_ASKED = 20, 40
@@ -47,7 +48,7 @@ def top(session: Session, interval: str, once: bool) -> None:
 
 def look(session: Session) -> view.Look:
     """Ask the agent for everything that is shown."""
-    query = {"namespace": session.nomad.target.namespace or "*", "per_page": ROWS_MAX}
+    query: Params = {"namespace": session.nomad.target.namespace or "*", "per_page": ROWS_MAX}
     nodes = _list(session, "/v1/nodes", {"resources": True, "per_page": ROWS_MAX})
     jobs = _list(session, "/v1/jobs", query)
     living = 'ClientStatus == "running" or ClientStatus == "pending"'
@@ -69,15 +70,15 @@ def look(session: Session) -> view.Look:
     )
 
 
-def _list(session: Session, path: str, query: dict[str, object]) -> list[Json]:
-    found: list[Json] = session.nomad.get(path, query).value or []  # type: ignore[arg-type]
+def _list(session: Session, path: str, query: Params) -> list[Json]:
+    found: list[Json] = session.nomad.get(path, query).value or []
     return found
 
 
-def _use(session: Session, path: str, query: dict[str, object]) -> Json | None:
+def _use(session: Session, path: str, query: Params) -> Json | None:
     """What something uses; None when its node does not answer."""
     try:
-        found: Json | None = session.nomad.get(path, query).value  # type: ignore[arg-type]
+        found: Json | None = session.nomad.get(path, query).value
     except LepaError:
         return None
     return found

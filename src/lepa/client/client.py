@@ -15,7 +15,7 @@ import json
 import os
 import re
 import ssl
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
@@ -484,7 +484,7 @@ class Client:
             raise invalid(f'driver "{driver.name}" cannot run commands inside a task')
         return await driver.exec(runner.handle.task_id, command, tty=tty)
 
-    async def snapshot(self, alloc_id: str, token: str) -> AsyncIterator[bytes]:
+    async def snapshot(self, alloc_id: str, token: str) -> AsyncGenerator[bytes]:
         """The data of an allocation that moves to another node, once it has ended."""
         runner = self._allocations.runner(alloc_id)
         if not opens(token, self.node.secret_id, alloc_id):

@@ -13,7 +13,7 @@ import shutil
 import ssl
 import stat
 import tarfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 
@@ -22,7 +22,7 @@ import aiohttp
 from lepa.client.alloc_dir import KEPT, AllocDir
 from lepa.kit.tar_guard import UnsafeEntry, open_for_reading
 from lepa.kit.tasks import Tasks
-from lepa.model.errors import LepaError
+from lepa.model.errors import Code, LepaError
 from lepa.model.migration import MigrateSource
 
 CHUNK: Final = 256 * 1024
@@ -46,7 +46,7 @@ def moved_directories(directory: AllocDir, tasks: Sequence[str]) -> list[str]:
     return ["alloc/data", *(f"{task}/{name}" for task in tasks for name in KEPT)]
 
 
-async def pack(directory: AllocDir, tasks: Sequence[str]) -> AsyncIterator[bytes]:
+async def pack(directory: AllocDir, tasks: Sequence[str]) -> AsyncGenerator[bytes]:
     """The tar stream, piece by piece."""
     pieces: asyncio.Queue[bytes | None] = asyncio.Queue(PIECES_MAX)
     loop = asyncio.get_running_loop()
@@ -188,8 +188,8 @@ async def _fetch_once(
 
 
 def _refused(status: int, text: str) -> LepaError:
-    code = {403: "denied", 404: "not_found"}.get(status, "internal")
-    return LepaError(code, f"the node answered {status}: {text}")  # type: ignore[arg-type]
+    codes: dict[int, Code] = {403: "denied", 404: "not_found"}
+    return LepaError(codes.get(status, "internal"), f"the node answered {status}: {text}")
 
 
 def _unpack_from(handle: int, into: Path, limit: int) -> int:

@@ -69,7 +69,7 @@ class NodeService(Protocol):
     ) -> AsyncGenerator[StreamFrame]:
         """A task's "stdout" or "stderr" over all rotated files."""
 
-    async def snapshot(self, alloc_id: str, token: str) -> AsyncIterator[bytes]:
+    async def snapshot(self, alloc_id: str, token: str) -> AsyncGenerator[bytes]:
         """The data of an allocation that moves to another node, as a tar stream, once it has ended."""
 
     def command_of_action(self, alloc_id: str, job_id: str, task: str, action: str) -> list[str]:

@@ -18,6 +18,7 @@ for each (combination of values, number of terms). Equal scores are ordered by b
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -279,7 +280,7 @@ class GroupRanking:
         suspects: set[int] = set()
         for port in self._static_ports:
             suspects |= self._columns.rows_using_port(port.value)
-            kept_back = Check("", ReservedPortsColumn(), lambda text, value=port.value: value in parse_ports(str(text)))  # type: ignore[misc]
+            kept_back = Check("", ReservedPortsColumn(), partial(_is_among, port.value))
             suspects.update(np.flatnonzero(left & self._columns.passing(kept_back)).tolist())
         found = []
         for row in sorted(row for row in suspects if left[row]):
@@ -429,6 +430,10 @@ class _Asks:
     def of(self, row: int) -> Usage:
         """What it asks for on one row."""
         return self._same or self._by_mhz[int(self._core_mhz[row])]
+
+
+def _is_among(port: int, ports: object) -> bool:
+    return port in parse_ports(str(ports))
 
 
 def affinity_scores(columns: NodeColumns, job: Job, group: TaskGroup) -> Floats | None:

@@ -7,6 +7,7 @@ that may have an identity signed with them.
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any, Final
 
 from lepa.kit.durations import SECOND
@@ -58,7 +59,7 @@ class KeyringCare:
         snapshot, now_ns = self._replica.snapshot, self._clock.now_ns()
         for key in list(snapshot.root_keys()):
             if key.state == "prepublished" and key.publish_time <= now_ns:
-                await self._writer.write(lambda draft, key=key: commands.activate(draft, key.key_id))  # type: ignore[misc]
+                await self._writer.write(partial(commands.activate, key_id=key.key_id))
                 log.info("root key activated key_id=%s", key.key_id)
             elif key.state == "active" and now_ns - key.create_time > self._settings.key_rotation_s * SECOND:
                 made = await self._keyring.rotate()
@@ -66,7 +67,7 @@ class KeyringCare:
             elif key.state == "rekeying":
                 await self._encrypt_anew(key)
             elif key.state == "inactive" and superfluous(snapshot, key, now_ns, self._settings):
-                await self._writer.write(lambda draft, key=key: commands.delete_key(draft, key.key_id, force=False))  # type: ignore[misc]
+                await self._writer.write(partial(commands.delete_key, key_id=key.key_id, force=False))
                 log.info("root key removed key_id=%s", key.key_id)
 
     async def _encrypt_anew(self, key: RootKey) -> None:

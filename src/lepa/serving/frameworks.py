@@ -8,7 +8,7 @@ imported only when a model of it is saved or loaded: nothing here needs one to b
 import importlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -106,13 +106,13 @@ def _own_predict(model: Any) -> PredictFunction:
     predict = getattr(model, "predict", None)
     if not callable(predict):
         raise invalid(f"a {type(model).__name__} has no predict method; pass a function that takes (model, inputs)")
-    return predict  # type: ignore[no-any-return]
+    return cast(PredictFunction, predict)
 
 
 def _itself(model: Any) -> PredictFunction:
     if not callable(model):
         raise invalid(f"a closure is deployed from a function, not from a {type(model).__name__}")
-    return model  # type: ignore[no-any-return]
+    return cast(PredictFunction, model)
 
 
 # Gradient boosting: wrappers with scikit-learn's manners are pickled, bare boosters have files of their own

@@ -142,13 +142,13 @@ class SyslogDatagrams:
         loop = asyncio.get_running_loop()
         if self._address.scheme == "unix":
             made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            target: object = self._address.path
+            target: Any = self._address.path
         else:
             family, kind, protocol, target = await resolved(self._address, socket.SOCK_DGRAM, self._denied)
             made = socket.socket(family, kind, protocol)
         made.setblocking(False)
         try:
-            await loop.sock_connect(made, target)  # type: ignore[arg-type]
+            await loop.sock_connect(made, target)
         except OSError:
             made.close()
             raise

@@ -81,7 +81,7 @@ class Shipping:
         meta = {**place.job.meta, **place.group.meta, **task.meta}
         known = [each for each in self._receivers if wants(each, place.job.id, place.alloc.namespace, meta)]
         return [
-            *(ShipHook(self, directory, lambda setup, each=each: each) for each in known),  # type: ignore[misc]
+            *(ShipHook(self, directory, partial(_of_node, each)) for each in known),
             *(ShipHook(self, directory, partial(_of_setup, ship)) for ship in task.log_config.receivers),
         ]
 
@@ -205,6 +205,10 @@ class ShipHook(QuietHook):
         if self._followed is not None:
             self._followed.ended.set()
             self._followed = None
+
+
+def _of_node(settings: ShipSettings, _: Setup) -> ShipSettings:
+    return settings
 
 
 def _of_setup(ship: LogShip, setup: Setup) -> ShipSettings:

@@ -5,6 +5,7 @@ import select
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 
 from lepa.drivers.supervisor.notes import note
 
@@ -81,7 +82,7 @@ class Reactor:
             for fd, mask in self._epoll.poll(self._until_next_timer()):
                 handler = self._handlers.get(fd)
                 if handler is not None:
-                    self._guard(lambda handler=handler, mask=mask: handler(mask))  # type: ignore[misc]
+                    self._guard(partial(handler, mask))
             self._fire_timers()
             self._guard(self._each_turn)
 

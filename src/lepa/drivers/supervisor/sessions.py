@@ -9,6 +9,7 @@ import socket
 import struct
 import termios
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from lepa.drivers.supervisor.messages import CONSOLE, Command
@@ -80,7 +81,7 @@ class Session:
         self._reaper.forget_strays(child.pid)
         for stream, fd in self._outputs.items():
             os.set_blocking(fd, False)
-            self._reactor.watch(fd, READABLE, lambda mask, stream=stream: self._readable(stream))  # type: ignore[misc]
+            self._reactor.watch(fd, READABLE, partial(self._readable, stream))
         os.set_blocking(self._stdin, False)
         if self._console is not None:
             self._close_stdin()
@@ -138,7 +139,7 @@ class Session:
         self._stdin, self._outputs["stdout"] = os.dup(terminal), terminal
         for fd in (terminal, self._stdin):
             os.set_blocking(fd, False)
-        self._reactor.watch(terminal, 0 if self._paused else READABLE, lambda mask: self._readable("stdout"))
+        self._reactor.watch(terminal, 0 if self._paused else READABLE, partial(self._readable, "stdout"))
         if self._size != (0, 0):
             self.resize(*self._size)
         self._write_on()
@@ -150,7 +151,7 @@ class Session:
         self._outputs = {"stdout": out, "stderr": err}
         return stdin, stdout, stderr
 
-    def _readable(self, stream: str) -> None:
+    def _readable(self, stream: str, _: int) -> None:
         data = b""
         try:
             data = os.read(self._outputs[stream], PIECE_BYTES_MAX)

@@ -12,6 +12,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 from lepa.drivers.supervisor import cgroups
 from lepa.drivers.supervisor.journal import JournalFile, read_journal
@@ -225,7 +226,7 @@ class Tasks:
                 self._resume(task, same_boot, descriptors.get(record.id, {}))
         for task_id, seconds in deadlines.items():
             if (late := self._tasks.get(task_id)) is not None and late.record.exit is None:
-                late.kill_timer = self._reactor.after(seconds, lambda late=late: self._kill(late))  # type: ignore[misc]
+                late.kill_timer = self._reactor.after(seconds, partial(self._kill, late))
         self._reaper.reap()
 
     # ---- starting
