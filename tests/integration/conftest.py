@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from tests import components
 from tests.etcd import EtcdServer, etcd_servers
+from tests.node import own_supervisor
 
 from lepa.drivers.protocol import TaskConfig
 from lepa.drivers.supervisor.client import Supervisor
-from lepa.kit.sources import SystemClock
 from lepa.model.resources import AllocatedCpuResources, AllocatedMemoryResources, AllocatedTaskResources
 
 MakeTask = Callable[..., TaskConfig]
@@ -37,9 +37,8 @@ def etcd_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EtcdServer
 @pytest.fixture
 async def supervisor(tmp_path: Path) -> AsyncIterator[Supervisor]:
     """A supervisor of the test's own, ended with all its tasks."""
-    async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as found:
+    async with own_supervisor(tmp_path) as found:
         yield found
-        await found.shutdown(kill=True)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from lepa.drivers.supervisor import processes
 from lepa.drivers.supervisor.server import Server
 
 ANOTHER_RUNS = 3
+_NOT_FOR_US = (signal.SIGHUP, signal.SIGINT)
 
 
 def main(arguments: list[str]) -> int:
@@ -51,6 +52,9 @@ def _supervise(directory: str, path: str, listener: socket.socket, lock: int, ha
     processes.raise_descriptor_limit(handover.get("descriptor_limit", 0))
     server = Server(directory, listener)
     signal.signal(signal.SIGTERM, lambda number, frame: server.leave())
+    for number in _NOT_FOR_US:
+        signal.signal(number, lambda number, frame: None)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
     gc.freeze()
     server.run(handover.get("descriptors", {}), handover.get("deadlines", {}))
     if server.replace_with:
@@ -73,6 +77,7 @@ def _replace(server: Server, directory: str, path: str, listener: socket.socket,
     for fd in _descriptors(handover):
         os.set_inheritable(fd, True)
     argv = [*server.replace_with, "--state", directory, "--socket", path, "--handover", str(memory)]
+    _ignore_signals()
     try:
         os.execv(argv[0], argv)
     except OSError as error:
@@ -119,6 +124,12 @@ def _listen(path: str) -> socket.socket:
     return listener
 
 
+def _ignore_signals() -> None:
+    """Until `_supervise` catches them."""
+    for number in _NOT_FOR_US:
+        signal.signal(number, signal.SIG_IGN)
+
+
 def _detach(directory: str, keep: set[int]) -> None:
     """A session of our own, no terminal, a small log of our own, and nothing open that was the starter's."""
     os.setsid()
@@ -126,8 +137,7 @@ def _detach(directory: str, keep: set[int]) -> None:
         if int(name) > 2 and int(name) not in keep:
             with contextlib.suppress(OSError):
                 os.close(int(name))
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    _ignore_signals()
     log_path = os.path.join(directory, "supervisor.log")
     log = os.open(log_path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     null = os.open(os.devnull, os.O_RDWR)

@@ -20,6 +20,31 @@ def tracking_root() -> str:
     return ""
 
 
+def home(tracking: str) -> str:
+    """Our own cgroup in the hierarchy of `tracking_root`; "" where we cannot leave it and come back."""
+    for kind, mount_point in hierarchies():
+        if tracking != os.path.join(mount_point, PARENT):
+            continue
+        own = os.path.join(mount_point, _own_path(kind).lstrip("/"))
+        try:
+            for place in (tracking, own):
+                with open(os.path.join(place, "cgroup.procs"), "w") as file:
+                    file.write("0")
+        except OSError:
+            return ""
+        return own
+    return ""
+
+
+def _own_path(kind: str) -> str:
+    with open("/proc/self/cgroup") as file:
+        for line in file:
+            _, controllers, path = line.rstrip("\n").split(":", 2)
+            if kind in controllers.split(",") or (kind == "cgroup2" and not controllers):
+                return path
+    return "/"
+
+
 def hierarchies() -> list[tuple[str, str]]:
     """("cgroup2" or the v1 controller, mount point) of each mounted hierarchy, v2 first."""
     found: list[tuple[str, str]] = []

@@ -3,17 +3,21 @@
 import contextlib
 import ctypes
 import fcntl
+import functools
 import os
 import resource
 import signal
 import termios
 from typing import NamedTuple, NoReturn
 
-from lepa.drivers.supervisor.messages import NO_CHANGE, Command
+from lepa.drivers.supervisor.messages import NO_CHANGE, Command, Identity
 
 MARK = "LEPA_SUPERVISED"
 """Environment variable that marks a task's processes, for hosts where no cgroup can hold them together."""
 
+TASK_UMASK = 0o022
+_OURS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that Python or we ignore or catch: a program expects the defaults."""
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -37,17 +41,28 @@ def task_descriptor_limit() -> int:
 
 
 class Child(NamedTuple):
-    """A process about to become a command. status_fd reads empty when it did, else the reason why it could not."""
+    """A process about to become a command. status_fd reads empty when it did, else the reason why it could not; -1: it
+    is the command already."""
 
     pid: int
     status_fd: int
 
 
-def spawn(command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], *, terminal: bool = False) -> Child:
-    """Fork a process in a session of its own that joins `cgroups` and becomes `command`.
+def spawn(
+    command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], *, home: str = "", terminal: bool = False
+) -> Child:
+    """Start a process in a session of its own that joins `cgroups` and becomes `command`.
 
-    stdio: its three streams. terminal: the first is the terminal that shall control its session.
+    stdio: its three streams. home: our own cgroup in the hierarchy of the only one of `cgroups`, "" when there are more
+    or we may not move. terminal: the first stream is the terminal that shall control its session.
+
+    posix_spawn(3) copies no page tables and runs no Python in the child: a quarter of the CPU time that a fork takes.
+    It can do all that most commands need, when we stand where the child shall stand meanwhile. Whatever it cannot do,
+    or fails to do, is done by a fork, which can tell the step that failed.
     """
+    if not terminal and (home or not cgroups) and _is_plain(command):
+        with contextlib.suppress(OSError):
+            return Child(_spawn_plain(command, stdio, cgroups, home), -1)
     reader, writer = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -55,6 +70,42 @@ def spawn(command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...
     os.close(writer)
     os.set_blocking(reader, False)
     return Child(pid, reader)
+
+
+def _is_plain(command: Command) -> bool:
+    return command.identity == Identity() and not command.network and command.oom_score_adj == _own_oom_score()
+
+
+@functools.cache
+def _own_oom_score() -> int:
+    with open("/proc/self/oom_score_adj") as file:
+        return int(file.read())
+
+
+def _spawn_plain(command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], home: str) -> int:
+    """The process, which runs its command. Raises OSError when it does not, and then there is none."""
+    actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(stdio)]
+    with contextlib.ExitStack() as back:
+        for directory in cgroups:
+            back.callback(_write, os.path.join(home, "cgroup.procs"), "0")
+            _write(os.path.join(directory, "cgroup.procs"), "0")
+        own = os.open(".", os.O_PATH | os.O_CLOEXEC)
+        back.callback(os.close, own)
+        back.callback(os.fchdir, own)
+        os.chdir(command.cwd)
+        back.callback(os.umask, os.umask(TASK_UMASK))
+        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+        back.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        _lower_descriptor_limit()
+        return os.posix_spawn(
+            command.argv[0],
+            command.argv,
+            command.env,
+            file_actions=actions,
+            setsid=True,
+            setsigmask=(),
+            setsigdef=_OURS,
+        )
 
 
 def _become(
@@ -78,7 +129,7 @@ def _become(
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         _reset_signals()
         _lower_descriptor_limit()
-        os.umask(0o022)
+        os.umask(TASK_UMASK)
         step = f"enter directory {command.cwd}"
         os.chdir(command.cwd)
         step = "change user"
@@ -108,8 +159,8 @@ def _set_oom_score(score: int) -> None:
 
 
 def _reset_signals() -> None:
-    """Undo what Python ignores or catches: a program expects the defaults."""
-    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+    """Undo what Python ignores or catches."""
+    for number in _OURS:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 

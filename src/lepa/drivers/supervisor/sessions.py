@@ -184,8 +184,9 @@ class Session:
         self._taken()
 
     def _process_ended(self, status: int) -> None:
-        self._error = os.read(self._status_fd, 4096).decode(errors="replace")
-        os.close(self._status_fd)
+        if self._status_fd >= 0:
+            self._error = os.read(self._status_fd, 4096).decode(errors="replace")
+            os.close(self._status_fd)
         code = os.waitstatus_to_exitcode(status)
         self._code = code if code >= 0 else 128 - code
         self._restart_linger()

@@ -92,6 +92,7 @@ class Tasks:
         self._ended: list[Task] = []
         self._boot_id = _boot_id()
         self._cgroup_root = cgroups.tracking_root()
+        self._cgroup_home = cgroups.home(self._cgroup_root)
         self._directory = directory
         self._journal = JournalFile(directory, self._boot_id, lambda: [task.record for task in self._tasks.values()])
 
@@ -244,7 +245,7 @@ class Tasks:
             writers = {stream: self._open_stream(task, stream, opened) for stream in STREAMS}
             self._journal.append(start_record(task.record))
             stdio = (null, *(null if writers[stream] < 0 else writers[stream] for stream in STREAMS))
-            child = spawn(command, (stdio[0], stdio[1], stdio[2]), joined)
+            child = spawn(command, (stdio[0], stdio[1], stdio[2]), joined, home=self._cgroup_home if own else "")
         finally:
             for fd in opened:
                 os.close(fd)
@@ -253,8 +254,11 @@ class Tasks:
             task.launcher = spec
         else:
             self._note_running(task, child.pid)
-        task.status_fd = child.status_fd
-        self._reactor.watch(child.status_fd, READABLE, lambda mask: self._status_ready(task))
+        if child.status_fd >= 0:
+            task.status_fd = child.status_fd
+            self._reactor.watch(child.status_fd, READABLE, lambda mask: self._status_ready(task))
+        elif task.launcher is None:
+            self._started(task)
         self._reaper.expect(child.pid, lambda status: self._child_ended(task, status))
 
     def _own_cgroup(self, spec: TaskSpec) -> str:
