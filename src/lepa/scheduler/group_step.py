@@ -49,6 +49,7 @@ from lepa.scheduler.changes import (
 )
 from lepa.scheduler.feasible import group_checks
 from lepa.scheduler.reconnect import original_wins
+from lepa.scheduler.rollout import has_started
 from lepa.scheduler.updates import UpdateKinds, find_group, may_stay
 from lepa.scheduler.view import View
 
@@ -345,8 +346,7 @@ class GroupStep:
         strategy = self._strategy
         if strategy is None or self._deployment is not None or not self._group.count:
             return
-        started = any(alloc.job_version == self._job.version for alloc in self._allocs)
-        if started and not destructive and not in_place:
+        if has_started(self._job, self._allocs) and not destructive and not in_place:
             return
         self.deployment_id = self.deployment_id or self._new_id()
         self.opened = DeploymentState(

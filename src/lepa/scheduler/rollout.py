@@ -3,8 +3,9 @@
 Service and system jobs have deployments; how their groups take part is decided where the groups are.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
+from lepa.model.allocation import Allocation
 from lepa.model.deployment import Deployment, DeploymentState
 from lepa.model.evaluation import Evaluation
 from lepa.model.job import Job
@@ -17,6 +18,11 @@ CANCELLED_STOPPED = "Cancelled because job is stopped"
 CANCELLED_NEWER = "Cancelled due to newer version of job"
 DEPLOYMENT_RUNNING = "Deployment is running"
 DEPLOYMENT_DONE = "Deployment completed successfully"
+
+
+def has_started(job: Job, allocs: Iterable[Allocation]) -> bool:
+    """Whether a version had allocations before. Those of a purged job of the same name are not its own."""
+    return any(a.job_version == job.version and a.create_index >= job.create_index for a in allocs)
 
 
 def current_deployment(evaluation: Evaluation, view: View, job: Job | None, changes: Changes) -> Deployment | None:

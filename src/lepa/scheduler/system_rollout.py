@@ -21,7 +21,7 @@ from lepa.model.policies import UpdateStrategy
 from lepa.model.usage import has_ended, is_stopped
 from lepa.scheduler.alloc_sets import ACTIVE_DEPLOYMENTS, HELD
 from lepa.scheduler.group_step import is_healthy
-from lepa.scheduler.rollout import new_deployment
+from lepa.scheduler.rollout import has_started, new_deployment
 
 
 class SystemRollout:
@@ -92,8 +92,7 @@ class GroupRollout:
         if strategy is None or not nodes:
             return
         if self._rollout.deployment is None:
-            started = any(alloc.job_version == self._rollout.job.version for alloc in self._allocs)
-            if started and not outdated and not in_place:
+            if has_started(self._rollout.job, self._allocs) and not outdated and not in_place:
                 return
             self._state = DeploymentState(
                 auto_revert=strategy.auto_revert,

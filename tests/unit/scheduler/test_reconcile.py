@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from tests.builders import (
     make_alloc,
@@ -194,6 +195,14 @@ def test_first_version_opens_a_deployment() -> None:
     assert changes.deployment.task_groups["web"].desired_canaries == 0, "there is nothing to compare canaries with"
     assert changes.deployment.status_description == "Deployment is running"
     assert changes.deployment.eval_priority == 50
+
+
+def test_what_is_left_of_a_purged_job_of_that_name_does_not_count_as_started() -> None:
+    job = msgspec.structs.replace(service(1, update=make_update()), create_index=50)
+    left = [msgspec.structs.replace(alloc, desired_status="stop", create_index=20) for alloc in running(1, job)]
+    assert changes_of(view_of(job, *left)).deployment is not None
+    own = [msgspec.structs.replace(alloc, create_index=60) for alloc in left]
+    assert changes_of(view_of(job, *own)).deployment is None
 
 
 def test_a_newer_version_cancels_the_deployment_of_the_older() -> None:
