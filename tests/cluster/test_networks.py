@@ -7,6 +7,7 @@ lepa.cli.overlay.
 import json
 import os
 import re
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -154,17 +155,21 @@ def test_hostname_and_dns_are_the_groups(bed: Bed, server: ClusterAgent) -> None
     assert "nameserver 192.0.2.53\nsearch a.test\noptions ndots:2" in told
 
 
-def test_a_network_of_the_operators_own(bed: Bed, server: ClusterAgent, tmp_path: Path) -> None:
+def test_a_network_of_the_operators_own_is_there_after_a_reload(bed: Bed, server: ClusterAgent, tmp_path: Path) -> None:
     node = bed.agents["two"]
     configs = tmp_path / "cni"
     configs.mkdir()
     ipam = {"type": "host-local", "dataDir": f"{tmp_path}/data", "ranges": [[{"subnet": "10.44.0.0/24"}]]}
     network = {"cniVersion": "0.4.0", "name": "own", "plugins": [{"type": "ptp", "ipam": ipam}]}
-    (configs / "own.conflist").write_text(json.dumps(network))
     settings = json.loads(node.config.read_text())
     node.stop()
     node.configure({**settings, "client": {**settings["client"], "cni_config_dir": str(configs)}})
     node.start()
+    (configs / "own.conflist").write_text(json.dumps(network))
+    os.kill(node.pid, signal.SIGHUP)
+    node_id = node.node_id()
+    modes = lambda: [each["Mode"] for each in server.get(f"/v1/node/{node_id}")["NodeResources"]["Networks"]]  # noqa: E731
+    wait_until(lambda: "cni/own" in modes())
     try:
         server.run(isolated_job("own", "cat /etc/hosts; sleep 600", "two", group("cni/own")))
         (alloc,) = server.running("own")

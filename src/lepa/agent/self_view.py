@@ -177,10 +177,12 @@ class SelfView:
         }
 
     def reload(self) -> None:
-        """Take in what can change while running: the log level, certificates."""
+        """Take in what can change while running: the log level, certificates, the node's CNI networks."""
         change_log_level(self.config.log_level)
         for take_in in self._reloads:
             take_in()
+        if self.client is not None:
+            self.client.reload()
 
     async def log_lines(self, level: str, *, as_json: bool) -> AsyncIterator[bytes]:
         """This agent's log from now on."""

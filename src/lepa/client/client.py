@@ -87,6 +87,8 @@ CONNECTIONS_MAX = 1000
 BUILDERS_MAX = 2
 META_FACT = "meta:"
 OVERLAY = "overlay/"
+CNI_MODES = ("bridge", "cni/")
+CNI_PLUGINS = "plugins.cni."
 META_KEY = re.compile(r"[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*")
 
 
@@ -376,6 +378,23 @@ class Client:
             for name, lease in sorted(self._overlays.ready().items())
         ]
         self._link.change(replace(self.node, node_resources=replace(resources, networks=(*others, *own))))
+
+    def reload(self) -> None:
+        """Read again, in a while, what operators change beside the configuration: CNI networks and plugins."""
+        self._tasks.start("reload", self._reload())
+
+    async def _reload(self) -> None:
+        networks, plugins = await self._fingerprint.networks()
+        before, resources = self.node, self.node.node_resources
+        kept = [each for each in resources.networks if not each.mode.startswith(CNI_MODES)]
+        attributes = {name: value for name, value in before.attributes.items() if not name.startswith(CNI_PLUGINS)}
+        changed = replace(
+            before,
+            attributes=attributes | plugins,
+            node_resources=replace(resources, networks=(*kept, *networks)),
+        )
+        if changed != before:
+            self._link.change(changed)
 
     async def _watch_drivers(self) -> None:
         """Tell the servers when a driver or a device appears, vanishes or falls ill."""

@@ -16,6 +16,7 @@ from lepa.kit.durations import rfc3339
 from lepa.kit.sources import Clock
 from lepa.model.errors import LepaError
 from lepa.model.node import DriverInfo
+from lepa.model.resources import NetworkResource
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,12 @@ class Fingerprint:
         plugins = await self._volume_plugins()
         facts = merge([facts, plugins])
         return HostFacts(facts.attributes, facts.links, resources, host.CGROUP)
+
+    async def networks(self) -> tuple[tuple[NetworkResource, ...], dict[str, str]]:
+        """Networks of their own that groups can have here, and attributes of the plugins that make them."""
+        modes = await asyncio.to_thread(networks.offered, self._settings)
+        found = await asyncio.to_thread(self._one, "cni") if "cni" in self._wanted() else Facts()
+        return modes, dict(found.attributes)
 
     def _wanted(self) -> list[str]:
         return [name for name in FINGERPRINTERS if allowed(self._settings.options, "fingerprint", name)]
