@@ -340,9 +340,9 @@ def test_c61_maintenance_wins(consul: ConsulAgent) -> None:
 def test_c36_keys_by_py_consul(pyconsul: Any) -> None:
     kv = pyconsul.kv
     assert kv.get("py/none")[1] is None
-    assert kv.put("py/a", "1", flags=7)
+    assert kv.put("py/a", "1", flags=2**64 - 1)
     entry = kv.get("py/a")[1]
-    assert (entry["Value"], entry["Flags"]) == (b"1", 7)
+    assert (entry["Value"], entry["Flags"]) == (b"1", 2**64 - 1)
     assert not kv.put("py/a", "2", cas=0)
     assert kv.put("py/a", "2", cas=entry["ModifyIndex"])
     assert kv.put("py/sub/b", None)

@@ -5,7 +5,7 @@ from typing import Any
 from aiohttp import web
 
 from lepa.api.edge import Edge, Route, read, write
-from lepa.api.request import json_object, read_request, reply_headers, reply_response
+from lepa.api.request import NATURAL_END, json_object, read_request, reply_headers, reply_response
 from lepa.model import wire
 from lepa.model.kv import Session
 from lepa.rpc import methods as m
@@ -22,7 +22,7 @@ async def get_entry(edge: Edge, request: web.Request) -> web.StreamResponse:
 
 
 async def _operations(request: web.Request) -> dict[str, Any]:
-    call = wire.from_builtins(await json_object(request), KvApplyRequest)
+    call = wire.from_builtins(await json_object(request, integer_end=NATURAL_END), KvApplyRequest)
     return {"operations": call.operations}
 
 

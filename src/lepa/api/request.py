@@ -27,6 +27,8 @@ BLANKS_MAX = 256
 """Before the first character of a value; after more blanks than that it is decoded whole."""
 INTEGER_END = 2**63
 """Integers are kept in 64 bits with their sign."""
+NATURAL_END = 2**64
+"""Those that have no sign, such as the flags of a key."""
 DIGITS_MAX = 19
 JSON = "application/json"
 _LONG_NUMBER = re.compile(rb"[0-9]{19}")
@@ -144,8 +146,8 @@ def flag(query: Mapping[str, str], name: str, default: bool = False) -> bool:
     raise invalid(f'Failed to parse value of "{name}" ("{text}") as a bool: expected true or false')
 
 
-async def json_body(request: web.Request, *, required: bool = True) -> Any:
-    """The decoded JSON body; {} for an absent one that need not be there."""
+async def json_body(request: web.Request, *, required: bool = True, integer_end: int = INTEGER_END) -> Any:
+    """The decoded JSON body; {} for an absent one that need not be there. integer_end: above all of its integers."""
     raw = await request.read()
     if not raw.strip():
         if required:
@@ -153,15 +155,15 @@ async def json_body(request: web.Request, *, required: bool = True) -> Any:
         return {}
     try:
         if len(raw) > DECODED_ON_LOOP_MAX:
-            return await asyncio.to_thread(_decode_parts, raw, PARTED_LEVELS)
-        return _decode(raw)
+            return await asyncio.to_thread(_decode_parts, raw, PARTED_LEVELS, integer_end)
+        return _decode(raw, integer_end)
     except msgspec.DecodeError as error:
         raise invalid(f"request body is not valid JSON: {error}") from error
     except RecursionError as error:
         raise invalid("request body is nested too deeply") from error
 
 
-def _decode_parts(raw: bytes | msgspec.Raw, levels: int) -> Any:
+def _decode_parts(raw: bytes | msgspec.Raw, levels: int, integer_end: int) -> Any:
     """The same as `_decode`, part by part: one call of a decoder keeps all other threads waiting until it returns.
 
     levels: of objects and lists that may still be parted; each costs a walk over the text, some 1 ms a megabyte.
@@ -169,31 +171,32 @@ def _decode_parts(raw: bytes | msgspec.Raw, levels: int) -> Any:
     opening = bytes(memoryview(raw)[:BLANKS_MAX]).lstrip()[:1] if levels and len(memoryview(raw)) > PART_BYTES else b""
     if opening == b"{":
         members = msgspec.json.decode(raw, type=dict[str, msgspec.Raw])
-        return {name: _decode_parts(value, levels - 1) for name, value in members.items()}
+        return {name: _decode_parts(value, levels - 1, integer_end) for name, value in members.items()}
     if opening == b"[":
-        return [_decode_parts(item, levels - 1) for item in msgspec.json.decode(raw, type=list[msgspec.Raw])]
-    return _decode(raw)
+        items = msgspec.json.decode(raw, type=list[msgspec.Raw])
+        return [_decode_parts(item, levels - 1, integer_end) for item in items]
+    return _decode(raw, integer_end)
 
 
-def _decode(raw: bytes | msgspec.Raw) -> Any:
+def _decode(raw: bytes | msgspec.Raw, integer_end: int) -> Any:
     body = msgspec.json.decode(raw)
     if _LONG_NUMBER.search(raw):
-        _check_integers(body)
+        _check_integers(body, integer_end)
     return body
 
 
-def _check_integers(value: Any) -> None:
-    """Every integer is kept in 64 bits with its sign."""
+def _check_integers(value: Any, integer_end: int) -> None:
+    """Every integer is kept in 64 bits."""
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
-            _check_integers(item)
-    elif isinstance(value, int) and not -INTEGER_END <= value < INTEGER_END:
+            _check_integers(item, integer_end)
+    elif isinstance(value, int) and not -INTEGER_END <= value < integer_end:
         raise invalid(f"request body holds the number {value}, which does not fit into 64 bits")
 
 
-async def json_object(request: web.Request, *, required: bool = True) -> dict[str, Any]:
+async def json_object(request: web.Request, *, required: bool = True, integer_end: int = INTEGER_END) -> dict[str, Any]:
     """The decoded JSON body, which has to be an object."""
-    body = await json_body(request, required=required)
+    body = await json_body(request, required=required, integer_end=integer_end)
     if not isinstance(body, dict):
         raise invalid(f"request body must be a JSON object, not {type(body).__name__}")
     return body

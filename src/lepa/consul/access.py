@@ -20,7 +20,7 @@ OPEN: Final = frozenset(
 )
 """What says nothing about services or nodes."""
 OF_NODES: Final = frozenset({"catalog/nodes", "agent/members"})
-OF_BOTH: Final = frozenset({"catalog/node/{name}", "health/node/{name}"})
+OF_BOTH: Final = frozenset({"catalog/node/{name}", "catalog/node-services/{name}", "health/node/{name}"})
 OF_AGENT: Final = frozenset({"agent/self"})
 STORED: Final = ("kv/", "session/", "txn")
 """What is read through the agent's API, with the caller's token."""

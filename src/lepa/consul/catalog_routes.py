@@ -51,6 +51,7 @@ ROUTES = (
     Route("GET", "catalog/datacenters", datacenters),
     Route("GET", "catalog/nodes", read(views.nodes, _nodes)),
     Route("GET", "catalog/node/{name}", read(views.node, _whole)),
+    Route("GET", "catalog/node-services/{name}", read(views.node_services, _whole)),
     Route("GET", "catalog/services", read(views.services, _whole)),
     Route("GET", "catalog/service/{name}", read(views.service, _one_service)),
     Route("GET", "health/node/{name}", read(views.health_node, _whole)),

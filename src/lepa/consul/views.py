@@ -96,6 +96,12 @@ def node(view: View, asked: Asked) -> Json | None:
     return {"Node": node_view(view, found), "Services": kept}
 
 
+def node_services(view: View, asked: Asked) -> Json:
+    """The same with its services as a list; null and none of them when nobody knows the node."""
+    found = node(view, asked)
+    return {"Node": None, "Services": []} if found is None else {**found, "Services": list(found["Services"].values())}
+
+
 def datacenters(view: View, own: str) -> list[str]:
     """Names of all datacenters, our own first."""
     named = {node.datacenter for group in view.table.nodes.values() for node in group if node.datacenter}

@@ -97,6 +97,9 @@ def test_a_node_is_shown_with_what_is_on_it() -> None:
     assert shown is not None
     assert (shown["Node"]["Node"], list(shown["Services"])) == ("n1", ["web-1"])
     assert views.node(view(), Asked(name="nobody")) is None
+    listed = views.node_services(view(instance(1)), Asked(name="N1"))
+    assert listed == {"Node": shown["Node"], "Services": list(shown["Services"].values())}
+    assert views.node_services(view(), Asked(name="nobody")) == {"Node": None, "Services": []}
 
 
 def test_states_collect_checks_of_nodes_and_services() -> None:
