@@ -48,6 +48,13 @@ class OmitEmpty(Wire, frozen=True, omit_defaults=True):
 
 
 T = TypeVar("T")
+S = TypeVar("S", bound=Wire)
+
+
+def shortened(row: Wire, kind: type[S], **own: Any) -> S:
+    """A row in a form of fewer fields, such as the one that lists show. own: fields that the row does not have."""
+    fields = {name: getattr(row, name) for name in kind.__struct_fields__ if name not in own}
+    return kind(**fields, **own)
 
 
 def to_json(value: Any) -> bytes:

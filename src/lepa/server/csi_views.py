@@ -6,6 +6,7 @@ from msgspec.structs import replace
 
 from lepa.model.node import Node
 from lepa.model.volume import CSIInfo, CSIPlugin, CSIPluginListStub, CSIVolListStub, CSIVolume
+from lepa.model.wire import shortened
 from lepa.server.endpoints.stubs import alloc_stub
 from lepa.state.snapshot import Snapshot
 
@@ -51,7 +52,7 @@ def plugin_ids(snapshot: Snapshot) -> list[str]:
 
 def plugin_stub(found: CSIPlugin) -> CSIPluginListStub:
     """A plugin in a list."""
-    return CSIPluginListStub(**{name: getattr(found, name) for name in CSIPluginListStub.__struct_fields__})
+    return shortened(found, CSIPluginListStub)
 
 
 def volume(snapshot: Snapshot, stored: CSIVolume) -> CSIVolume:
@@ -80,9 +81,8 @@ def volume(snapshot: Snapshot, stored: CSIVolume) -> CSIVolume:
 
 def volume_stub(shown: CSIVolume) -> CSIVolListStub:
     """A volume in a list."""
-    names = set(CSIVolListStub.__struct_fields__) - {"current_readers", "current_writers"}
-    fields = {name: getattr(shown, name) for name in names}
-    return CSIVolListStub(**fields, current_readers=len(shown.read_allocs), current_writers=len(shown.write_allocs))
+    readers, writers = len(shown.read_allocs), len(shown.write_allocs)
+    return shortened(shown, CSIVolListStub, current_readers=readers, current_writers=writers)
 
 
 def controller_node(snapshot: Snapshot, plugin_id: str) -> Node | None:

@@ -10,6 +10,7 @@ from lepa.model.allocation import Allocation, TaskState
 from lepa.model.errors import LepaError
 from lepa.model.job import Job
 from lepa.model.resources import Port
+from lepa.model.volume import CSIPlugin, CSIPluginListStub
 
 
 def test_attributes_have_nomads_keys() -> None:
@@ -56,3 +57,11 @@ def test_json_and_msgpack_read_back(name: str, count: int) -> None:
     job = make_job(name or "x", count=count)
     assert wire.from_msgpack(wire.to_msgpack(job), Job) == job
     assert wire.from_json(wire.to_json(job), Job) == job
+
+
+def test_a_row_is_shortened_to_the_fields_of_its_list_form() -> None:
+    plugin = CSIPlugin(id="ebs", provider="p", version="1", nodes_healthy=2, modify_index=7)
+    assert wire.shortened(plugin, CSIPluginListStub) == CSIPluginListStub(
+        id="ebs", provider="p", nodes_healthy=2, modify_index=7
+    )
+    assert wire.shortened(plugin, CSIPluginListStub, provider="mine").provider == "mine"

@@ -22,6 +22,7 @@ from lepa.model.acl import (
     without_secrets,
 )
 from lepa.model.errors import LepaError, denied, invalid, not_found
+from lepa.model.wire import shortened
 from lepa.rpc import acl_requests as a
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
@@ -371,17 +372,7 @@ async def _disabled(request: Any) -> Reply[Any]:
 
 def list_auth_methods(snapshot: Snapshot, request: r.ReadRequest) -> tuple[AuthMethodStub, ...]:
     """Auth methods by name, as much of them as is needed to log in."""
-    return tuple(
-        AuthMethodStub(
-            name=each.name,
-            type=each.type,
-            default=each.default,
-            hash=each.hash,
-            create_index=each.create_index,
-            modify_index=each.modify_index,
-        )
-        for each in snapshot.auth_methods()
-    )
+    return tuple(shortened(method, AuthMethodStub) for method in snapshot.auth_methods())
 
 
 def get_auth_method(snapshot: Snapshot, request: r.ReadRequest) -> AuthMethod | None:
@@ -392,28 +383,16 @@ def get_auth_method(snapshot: Snapshot, request: r.ReadRequest) -> AuthMethod | 
 
 def list_binding_rules(snapshot: Snapshot, request: r.ReadRequest) -> tuple[BindingRuleStub, ...]:
     """Binding rules by id, shortened."""
-    return tuple(
-        BindingRuleStub(
-            id=each.id,
-            description=each.description,
-            auth_method=each.auth_method,
-            hash=each.hash,
-            create_index=each.create_index,
-            modify_index=each.modify_index,
-        )
-        for each in snapshot.binding_rules()
-    )
+    return tuple(shortened(rule, BindingRuleStub) for rule in snapshot.binding_rules())
 
 
 def _policy_stub(policy: AclPolicy) -> AclPolicyListStub:
-    fields = {name: getattr(policy, name) for name in AclPolicyListStub.__struct_fields__}
-    return AclPolicyListStub(**fields)
+    return shortened(policy, AclPolicyListStub)
 
 
 def _stubs(snapshot: Snapshot) -> Callable[[AclToken], AclTokenListStub]:
     def stub(token: AclToken) -> AclTokenListStub:
-        shown = _with_role_names(snapshot, token)
-        return AclTokenListStub(**{name: getattr(shown, name) for name in AclTokenListStub.__struct_fields__})
+        return shortened(_with_role_names(snapshot, token), AclTokenListStub)
 
     return stub
 

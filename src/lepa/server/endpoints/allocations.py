@@ -9,6 +9,7 @@ from lepa.model.allocation import Allocation, AllocListStub
 from lepa.model.errors import invalid, not_found
 from lepa.model.evaluation import Evaluation, EvaluationStub
 from lepa.model.service import ServiceRegistration
+from lepa.model.wire import shortened
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.requests import Reply
@@ -105,8 +106,7 @@ def _related(snapshot: Snapshot, evaluation: Evaluation) -> list[Evaluation]:
 
 
 def _stub(evaluation: Evaluation) -> EvaluationStub:
-    fields = {name: getattr(evaluation, name) for name in EvaluationStub.__struct_fields__}
-    return EvaluationStub(**fields)
+    return shortened(evaluation, EvaluationStub)
 
 
 def evaluation_allocations(snapshot: Snapshot, request: r.ReadRequest) -> tuple[AllocListStub, ...]:

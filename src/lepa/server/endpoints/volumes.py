@@ -8,6 +8,7 @@ from msgspec.structs import replace
 from lepa.model import wire
 from lepa.model.errors import LepaError
 from lepa.model.volume import HostVolume, HostVolumeStub, TaskGroupHostVolumeClaim
+from lepa.model.wire import shortened
 from lepa.rpc import methods as m
 from lepa.rpc import volume_requests as v
 from lepa.rpc.requests import ReadRequest, Reply
@@ -59,7 +60,7 @@ def list_volumes(snapshot: Snapshot, request: v.VolumeListRequest) -> Page:
 
 
 def _stub(volume: HostVolume) -> HostVolumeStub:
-    return HostVolumeStub(**{name: getattr(volume, name) for name in HostVolumeStub.__struct_fields__})
+    return shortened(volume, HostVolumeStub)
 
 
 def get_volume(snapshot: Snapshot, request: ReadRequest) -> HostVolume | None:
