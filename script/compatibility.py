@@ -80,7 +80,7 @@ NOTES: dict[str, tuple[str, str]] = {
     "service.connect.sidecar_service": (DIFFERS, "read and shown; there is no mesh"),
     "service.connect.sidecar_task": (DIFFERS, "read and shown; there is no mesh"),
     "service.connect.gateway": (DIFFERS, "read and shown; there is no mesh"),
-    "task.resources.numa": (DIFFERS, "read; no node reports NUMA"),
+    "task.resources.numa": (WORKS, "`affinity` chooses cores of one NUMA node; `devices` is read"),
     "task.schedule": (DIFFERS, "read; schedules of tasks are Enterprise"),
     # Metrics
     "nomad.nomad.leader.reconcile": (NOT, "there are no raft members to reconcile"),

@@ -74,7 +74,10 @@ class _SystemStep:
             done: dict[str, bool] = {}
             for group in job.task_groups:
                 allocs = by_group.get(group.name, [])
-                done[group.name] = self._group(job, group, sorter.sort(group, allocs), kinds, rollout.of(group, allocs))
+                sets = sorter.sort(group, allocs)
+                gone = {alloc.id for alloc in (*sets.lost, *(a for a, _ in sets.lost_later), *sets.migrating)}
+                part = rollout.of(group, allocs, gone)
+                done[group.name] = self._group(job, group, sets, kinds, part)
             self._changes.deployment = rollout.written()
             complete_when_done(self._deployment, self._changes, lambda name, _: done.get(name, True))
         return self._changes

@@ -45,9 +45,9 @@ class SystemRollout:
         """Whether the deployment that is there goes on."""
         return self.deployment is not None and self.deployment.status in ACTIVE_DEPLOYMENTS
 
-    def of(self, group: TaskGroup, allocs: Sequence[Allocation]) -> "GroupRollout":
-        """The part of one group. allocs: all that it has."""
-        return GroupRollout(self, group, allocs)
+    def of(self, group: TaskGroup, allocs: Sequence[Allocation], gone: Collection[str]) -> "GroupRollout":
+        """The part of one group. allocs: all that it has. gone: ids of those that end with this evaluation."""
+        return GroupRollout(self, group, allocs, gone)
 
     def put(self, group: str, state: DeploymentState) -> str:
         """Let a group take part so; the deployment's id."""
@@ -69,8 +69,10 @@ class SystemRollout:
 class GroupRollout:
     """One group's part. deployment_id: what its new allocations belong to, "" without a deployment."""
 
-    def __init__(self, rollout: SystemRollout, group: TaskGroup, allocs: Sequence[Allocation]) -> None:
-        self._rollout, self._group, self._allocs = rollout, group, allocs
+    def __init__(
+        self, rollout: SystemRollout, group: TaskGroup, allocs: Sequence[Allocation], gone: Collection[str]
+    ) -> None:
+        self._rollout, self._group, self._allocs, self._gone = rollout, group, allocs, gone
         deployment = rollout.deployment
         self._state = deployment.task_groups.get(group.name) if deployment is not None else None
         self.deployment_id = deployment.id if deployment is not None and self._state and rollout.active else ""
@@ -102,8 +104,15 @@ class GroupRollout:
                 desired_total=len(nodes),
             )
             self.deployment_id = self._rollout.put(self._group.name, self._state)
-        elif self.deployment_id and self._state is not None and self._state.desired_total != len(nodes):
-            self._rollout.put(self._group.name, msgspec.structs.replace(self._state, desired_total=len(nodes)))
+        elif self.deployment_id and self._state is not None:
+            possible = len(self._canaries()) + len(outdated)
+            canaries = (
+                self._state.desired_canaries if self._state.promoted else min(self._state.desired_canaries, possible)
+            )
+            wanted = msgspec.structs.replace(self._state, desired_total=len(nodes), desired_canaries=canaries)
+            if wanted != self._state:
+                self._state = wanted
+                self._rollout.put(self._group.name, wanted)
 
     def step(self, outdated: Sequence[Allocation]) -> tuple[int, bool]:
         """How many of the outdated allocations may be replaced now, and whether by canaries."""
@@ -112,14 +121,19 @@ class GroupRollout:
             return len(outdated), False
         if deployment is not None and deployment.status in HELD:
             return 0, False
-        ours = [a for a in self._allocs if self.deployment_id and a.deployment_id == self.deployment_id]
-        here = [alloc for alloc in ours if not is_stopped(alloc) and not alloc.next_allocation]
-        unproven = sum(has_ended(alloc) or not is_healthy(alloc, self.deployment_id) for alloc in here)
+        unproven = sum(has_ended(alloc) or not is_healthy(alloc, self.deployment_id) for alloc in self._ours())
         limit = max(0, strategy.max_parallel - unproven)
         if not self.canarying or self._state is None:
             return limit, False
-        canaries = sum(a.deployment_status is not None and a.deployment_status.canary for a in here)
-        return min(limit, max(0, self._state.desired_canaries - canaries)), True
+        return min(limit, max(0, self._state.desired_canaries - len(self._canaries()))), True
+
+    def _ours(self) -> list[Allocation]:
+        """What belongs to the deployment and was not replaced."""
+        ours = [a for a in self._allocs if self.deployment_id and a.deployment_id == self.deployment_id]
+        return [a for a in ours if not is_stopped(a) and not a.next_allocation and a.id not in self._gone]
+
+    def _canaries(self) -> list[Allocation]:
+        return [a for a in self._ours() if a.deployment_status is not None and a.deployment_status.canary]
 
     def in_place(self) -> Mapping[str, object]:
         """What an allocation takes over that goes on as it is."""

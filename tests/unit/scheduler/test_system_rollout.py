@@ -92,6 +92,27 @@ def test_canaries_are_a_share_of_the_nodes_and_wait_for_their_promotion() -> Non
     assert latest(view).status == "successful"
 
 
+def test_a_lost_canary_is_made_elsewhere_by_the_evaluation_that_loses_it() -> None:
+    view = rolled_out(nodes=4, max_parallel=2, canary=50)
+    evaluate(view)
+    lost = next(alloc for alloc in view.wanted() if alloc.job_version == 1)
+    view.change_node(lost.node_id, status="down")
+    evaluate(view)
+    assert versions(view) == Counter({0: 1, 1: 2})
+    assert (state(view).desired_canaries, state(view).desired_total) == (2, 3)
+
+
+def test_canaries_are_not_waited_for_where_nothing_older_is_left() -> None:
+    view = rolled_out(nodes=2, max_parallel=1, canary=30)
+    view.change_node("n0", status="down")
+    view.change_node("n1", status="down")
+    view.put_node(make_node("n2"))
+    evaluate(view)
+    evaluate(view)
+    assert versions(view) == Counter({1: 1})
+    assert (latest(view).status, state(view).desired_canaries) == ("successful", 0)
+
+
 def test_no_more_canaries_at_a_time_than_may_change() -> None:
     view = rolled_out(max_parallel=1, canary=50)
     for wanted in (1, 2, 2):
