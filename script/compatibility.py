@@ -89,7 +89,6 @@ NOTES: dict[str, tuple[str, str]] = {
     "nomad.nomad.plan.rejection_tracker.node_score": (NOT, "no node is marked ineligible for refused plans"),
     "nomad.nomad.plan.wait_for_index": (NOT, "plans are applied on the newest state"),
     "nomad.nomad.rpc.accept_conn": (NOT, "calls share connections of HTTP"),
-    "nomad.nomad.rpc.cross_region": (NOT, "not counted apart"),
     "nomad.runtime.gc_pause_ns": (NOT, "Python's pauses are part of `nomad.runtime.loop_lag`"),
 }
 OWN = "lepa's own"

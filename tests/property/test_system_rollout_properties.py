@@ -1,7 +1,7 @@
 """Whatever nodes come, go and fail to become healthy, a system job rolls out as it promised.
 
-Never are there two of a group on a node, never more unproven allocations of a new version than may change at once, never
-a canary too many; what is healthy everywhere has succeeded, and then nothing changes any more.
+Never are there two of a group on a node, never more unproven allocations of a new version than may change at once,
+never a canary too many; what is healthy everywhere has succeeded, and then nothing changes any more.
 """
 
 from collections import Counter

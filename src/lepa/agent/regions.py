@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Final, Protocol, Self, TypeVar
 
 from lepa.kit.sources import Clock, Random
+from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
@@ -44,6 +45,7 @@ class RegionCaller:
         session_to: Callable[[str], ServerSession],
         clock: Clock,
         random: Random,
+        metrics: Metrics,
     ) -> None:
         """session_to: connections to the servers of a region, which are closed when this is left."""
         self._own = own
@@ -52,6 +54,7 @@ class RegionCaller:
         self._session_to = session_to
         self._clock = clock
         self._random = random
+        self._metrics = metrics
         self._others: dict[str, HttpCaller] = {}
         self._stack = AsyncExitStack()
 
@@ -89,6 +92,7 @@ class RegionCaller:
             caller = self._others[region] = HttpCaller(session, (), self._clock, self._random)
         if set(caller.servers) != set(servers):
             caller.use(servers)
+        self._metrics.count("nomad.nomad.rpc.cross_region", region=region)
         return caller
 
     async def _members(self, request: r.Request) -> r.Members:

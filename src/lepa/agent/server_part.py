@@ -105,6 +105,7 @@ class ServerPart:
             lambda region: ServerSession(tls.towards_servers(region)),
             clock,
             random,
+            metrics,
         )
         self.caller = MultiregionCaller(self._regional, config.region, self._gossip)
 

@@ -8,6 +8,7 @@ from tests.clocks import ManualClock
 
 from lepa.agent.regions import RegionCaller, together
 from lepa.kit.sources import SeededRandom
+from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
@@ -43,13 +44,14 @@ class Known:
         return {"us": ["127.0.0.1:1"]}.get(region, [])
 
 
-def region_caller(own: Own) -> RegionCaller:
-    return RegionCaller(own, "eu", Known(), lambda region: ServerSession(), ManualClock(), SeededRandom(1))
+def region_caller(own: Own, metrics: Metrics | None = None) -> RegionCaller:
+    metrics = metrics or Metrics()
+    return RegionCaller(own, "eu", Known(), lambda region: ServerSession(), ManualClock(), SeededRandom(1), metrics)
 
 
 async def test_calls_stay_here_unless_they_name_another_region() -> None:
-    own = Own()
-    async with region_caller(own) as caller:
+    own, metrics = Own(), Metrics()
+    async with region_caller(own, metrics) as caller:
         for region in ("", "eu"):
             assert (await caller.call(m.STATUS_LEADER, r.ReadRequest(region=region))).value == "own"
             stream = caller.stream(m.EVENT_STREAM, r.EventStreamRequest(region=region))
@@ -64,6 +66,7 @@ async def test_calls_stay_here_unless_they_name_another_region() -> None:
         with pytest.raises(LepaError, match=r"127\.0\.0\.1:1"):
             await anext(stream)
         assert len(own.asked) == 4
+        assert metrics.totals == {("nomad.nomad.rpc.cross_region", (("region", "us"),)): 1}
 
 
 async def test_members_are_those_of_gossip_and_of_this_region() -> None:
