@@ -78,7 +78,7 @@ class TallyEdit:
     def count_evaluation(self, evaluation: Evaluation, by: int) -> None:
         """Add (by 1) or take away (by -1) one evaluation."""
         self._evaluations += by
-        self._open += by if evaluation.status not in TERMINAL_EVALUATION_STATUSES else 0
+        self._open += by if is_open(evaluation) else 0
 
     def finish(self) -> JobTally:
         """The tally after the batch; `changed` is still the one before."""
@@ -90,6 +90,11 @@ class TallyEdit:
 def lives(alloc: Allocation) -> bool:
     """Whether the allocation is meant to run and has not ended."""
     return alloc.desired_status == "run" and alloc.client_status not in TERMINAL_CLIENT_STATUSES
+
+
+def is_open(evaluation: Evaluation) -> bool:
+    """Whether the evaluation has not ended."""
+    return evaluation.status not in TERMINAL_EVALUATION_STATUSES
 
 
 def job_status(job: Job, tally: JobTally) -> str:

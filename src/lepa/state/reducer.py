@@ -12,7 +12,7 @@ was deleted.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import msgspec
 from immutables import Map
@@ -24,12 +24,14 @@ from lepa.model.job import Job
 from lepa.model.job_views import JobChildrenSummary
 from lepa.model.node import Node
 from lepa.model.usage import NodeUsage
-from lepa.state.job_tally import JobKey, JobTally, TallyEdit, job_status
+from lepa.state.job_tally import JobKey, JobTally, TallyEdit, is_open, job_status, lives
 from lepa.state.keys import KINDS, THIS_REVISION, split
 from lepa.state.sharing import share_allocation
 from lepa.state.snapshot import JOB_SUMMARY, SHAPES, TOUCHES_MAX, Snapshot, Touch, empty_snapshot
 from lepa.state.tables import Key, Table, TableEdit, Watch
 from lepa.store.protocol import Change, Read
+
+R = TypeVar("R", Allocation, Evaluation)
 
 
 class RowChange(NamedTuple):
@@ -125,19 +127,20 @@ class _Batch:
         """What changes, and the jobs that get another status by it, revision by revision: whoever follows the same
         revisions in other batches is told the same."""
         for revision, group in groupby(changes, key=lambda change: change.revision):
-            rows = [self._with_status(change, "before") for change in self._rows(group)]
-            moved = self._moved_jobs()
-            for change in rows:
-                if change.table == "jobs" and change.after is not None:
-                    moved.pop(change.key, None)
-                yield self._with_status(change, "after")
+            rows = [self._with_status(row, "before") if row.table == "jobs" else row for row in self._rows(group)]
+            moved = self._moved_jobs() if self.noted else {}
+            for row in rows:
+                if row.table == "jobs" and row.after is not None:
+                    moved.pop(row.key, None)
+                    yield self._with_status(row, "after")
+                else:
+                    yield row
             for key, job in moved.items():
                 yield RowChange("jobs", key, job, replace(job, status=self.told[key], modify_index=revision), revision)
 
     def _with_status(self, change: RowChange, side: str) -> RowChange:
         """The same, the job on one side with the status that was told last."""
-        job = getattr(change, side) if change.table == "jobs" else None
-        if job is None:
+        if (job := getattr(change, side)) is None:
             return change
         return change._replace(**{side: replace(job, status=self.told.get(change.key, job.status))})
 
@@ -186,6 +189,7 @@ class _Batch:
         for alloc, by in ((before, -1), (after, 1)):
             if alloc is not None:
                 self._tally((alloc.namespace, alloc.job_id)).count_allocation(alloc, by)
+        self._note_status(before, after, lives)
         if before is not None and before.node_id:
             self._use(before.node_id, before, None)
         if after is not None and after.node_id:
@@ -198,6 +202,12 @@ class _Batch:
                 self._tally(key).count_evaluation(evaluation, by)
                 if evaluation.queued_allocations:
                     self.restated.add(key)
+        self._note_status(before, after, is_open)
+
+    def _note_status(self, before: R | None, after: R | None, counts: Callable[[R], bool]) -> None:
+        """Note the job of a row that is new or gone, or that counts otherwise than before for the job's status."""
+        if before is None or after is None or counts(before) != counts(after):
+            self.noted.update((row.namespace, row.job_id) for row in (before, after) if row is not None)
 
     def note_node(self, before: Node | None, after: Node | None) -> None:
         self.nodes.update(node.id for node in (before, after) if node)
@@ -208,7 +218,6 @@ class _Batch:
         self.usages[node_id] = usage.changed(before, after)
 
     def _tally(self, key: JobKey) -> TallyEdit:
-        self.noted.add(key)
         if key not in self.tallies:
             self.tallies[key] = TallyEdit(self.before.tallies.get(key, JobTally()))
         return self.tallies[key]
