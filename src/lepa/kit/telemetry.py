@@ -136,7 +136,7 @@ def _stamp(record: logging.LogRecord) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(record.created))}.{int(record.msecs):03d}Z"
 
 
-@dataclass
+@dataclass(slots=True)
 class Sample:
     """Values seen in one interval: how many, their sum, squares, least and greatest."""
 
@@ -151,8 +151,10 @@ class Sample:
         self.count += 1
         self.total += value
         self.squares += value * value
-        self.least = min(self.least, value)
-        self.most = max(self.most, value)
+        if value < self.least:
+            self.least = value
+        if value > self.most:
+            self.most = value
 
     @property
     def mean(self) -> float:
@@ -245,19 +247,22 @@ class Metrics:
         key = (name, tuple(labels.items()))
         if key in self.totals or self._room(self.totals):
             self.totals[key] = self.totals.get(key, 0.0) + n
-            self._open.counters.setdefault(key, Sample()).add(n)
+            _sample_of(self._open.counters, key).add(n)
             if self._news is not None:
                 self._news.append(News("c", name, n, key[1]))
 
     def sample(self, name: str, value: float, **labels: str) -> None:
         """Note one measurement; durations are milliseconds."""
         key = (name, tuple(labels.items()))
-        if key in self.sums or self._room(self.sums):
-            self.sums.setdefault(key, Sample()).add(value)
-            self.newest.setdefault(key, deque(maxlen=NEWEST_MAX)).append(value)
-            self._open.samples.setdefault(key, Sample()).add(value)
-            if self._news is not None:
-                self._news.append(News("ms", name, value, key[1]))
+        if key not in self.sums:
+            if not self._room(self.sums):
+                return
+            self.newest[key] = deque(maxlen=NEWEST_MAX)
+        _sample_of(self.sums, key).add(value)
+        self.newest[key].append(value)
+        _sample_of(self._open.samples, key).add(value)
+        if self._news is not None:
+            self._news.append(News("ms", name, value, key[1]))
 
     def tick(self, now: float) -> None:
         """Close the interval when it is over; called about once a second."""
@@ -283,6 +288,14 @@ class Metrics:
             "Counters": [each for each in _summaries(interval.counters) if self.shows(each["Name"])],
             "Samples": [each for each in _summaries(interval.samples) if self.shows(each["Name"])],
         }
+
+
+def _sample_of(samples: dict[tuple[str, Labels], Sample], key: tuple[str, Labels]) -> Sample:
+    """The sample of a series, a new one for a new series; every request counts here several times."""
+    found = samples.get(key)
+    if found is None:
+        found = samples[key] = Sample()
+    return found
 
 
 def _summaries(series: Mapping[tuple[str, Labels], Sample]) -> Iterator[dict[str, Any]]:

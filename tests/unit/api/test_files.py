@@ -300,6 +300,22 @@ async def test_events_are_lines_after_an_empty_object(parts, http) -> None:
     assert (await http.get("/v1/event/stream?topic=a:b:c")).status == 400
 
 
+@pytest.mark.parametrize(("version", "framed"), [("1.1", True), ("1.0", False)])
+async def test_events_are_framed_as_the_version_of_http_wants(parts, http, version: str, framed: bool) -> None:
+    parts.caller.batches = [r.EventBatch(index=3, events=(r.Event(topic="Job", key="web"),))]
+    reader, writer = await asyncio.open_connection("127.0.0.1", http.port)
+    writer.write(f"GET /v1/event/stream HTTP/{version}\r\nHost: a\r\nConnection: close\r\n\r\n".encode())
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    assert (b"chunked" in head) == framed
+    if framed:
+        first, line, last = body.split(b"\r\n")[1::2]
+        assert (first, last, body.endswith(b"\r\n0\r\n\r\n")) == (b"{}\n", b"", True)
+    else:
+        first, line = body.splitlines(keepends=True)
+    assert json.loads(line)["Index"] == 3
+    writer.close()
+
+
 async def test_events_that_the_server_ends_are_whole_lines(parts, http, monkeypatch) -> None:
     """B158: what keeps the stream alive are empty objects, and it ends between two lines, whatever ended it."""
 

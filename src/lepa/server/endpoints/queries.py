@@ -43,7 +43,7 @@ class Queries:
     async def answer(self, query: Query, request: ReadRequest) -> Reply[Any]:
         """Wait as the request asks, then answer."""
         watches = query.watches(request)
-        deadline = self._clock.now() + self._wait_s(request)
+        deadline = self._clock.now() + self._wait_s(request) if request.index > 0 else 0.0
         seen = request.index
         while True:
             snapshot = self._replica.snapshot
@@ -61,8 +61,13 @@ class Queries:
     async def _evaluate(
         self, query: Query, watches: tuple[Watch, ...], snapshot: Snapshot, request: ReadRequest
     ) -> Any:
-        if any(len(snapshot.tables[watch.table]) > THREAD_ROWS for watch in watches if _whole(watch, snapshot)):
-            return await asyncio.to_thread(query.answer, snapshot, request)
+        for watch in watches:
+            if (
+                not watch.grouping
+                and watch.table in snapshot.tables
+                and len(snapshot.tables[watch.table]) > THREAD_ROWS
+            ):
+                return await asyncio.to_thread(query.answer, snapshot, request)
         return query.answer(snapshot, request)
 
     def _wait_s(self, request: ReadRequest) -> float:
@@ -75,7 +80,3 @@ def _reply(value: Any, index: int) -> Reply[Any]:
     if isinstance(value, Page):
         return Reply(value=value.items, index=index, next_token=value.next_token)
     return Reply(value=value, index=index)
-
-
-def _whole(watch: Watch, snapshot: Snapshot) -> bool:
-    return not watch.grouping and watch.table in snapshot.tables
