@@ -1,7 +1,8 @@
 """Pure: what can be asked about jobs."""
 
 from collections.abc import Iterator
-from typing import Any
+from itertools import takewhile
+from typing import Any, Final
 
 from msgspec.structs import replace
 
@@ -35,16 +36,32 @@ from lepa.state.job_tally import lives
 from lepa.state.snapshot import JOB_SUMMARY, Snapshot
 from lepa.state.tables import Watch
 
+LAST: Final = "\U0010ffff"
+"""Sorts behind whatever may follow a prefix."""
+
 
 def list_jobs(snapshot: Snapshot, request: r.JobListRequest) -> Page:
     """Jobs by namespace and id."""
     mine = in_namespace(request)
     return page_of(
-        snapshot.jobs(namespaced_start(request), reverse=request.reverse),
+        _jobs_of(snapshot, request),
         request,
         token=namespaced_token,
         stub=lambda job: job_stub(snapshot, job, meta=request.meta),
         where=lambda job: mine(job) and job.id.startswith(request.prefix),
+    )
+
+
+def _jobs_of(snapshot: Snapshot, request: r.JobListRequest) -> Iterator[Job]:
+    """Jobs from the request's token on; of one namespace only those with the prefix, which stand together."""
+    start, namespace, prefix = namespaced_start(request), namespace_of(request), request.prefix
+    if namespace == "*":
+        return snapshot.jobs(start, reverse=request.reverse)
+    first, last = (namespace, prefix), (namespace, prefix + LAST)
+    begin = min(start or last, last) if request.reverse else max(start or first, first)
+    return takewhile(
+        lambda job: job.namespace == namespace and job.id.startswith(prefix),
+        snapshot.jobs(begin, reverse=request.reverse),
     )
 
 

@@ -32,6 +32,27 @@ def test_jobs_are_listed_by_namespace_and_id() -> None:
     assert [job.id for job in rest.items] == ["b"]
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_list_with_a_prefix_is_what_a_look_at_all_jobs_finds(reverse: bool) -> None:
+    world = World()
+    names = [(namespace, name) for namespace in ("blue", "default", "green") for name in ("a", "ab", "abc", "b", "é")]
+    for namespace, name in names:
+        world.job(make_job(name, namespace=namespace))
+    in_order = sorted(names, reverse=reverse)
+    for wanted in ("", "blue", "default", "green", "none", "*"):
+        for prefix in ("", "a", "ab", "b", "c", "é"):
+            for token in ("", *(f"{namespace}.{name}" for namespace, name in names)):
+                start = tuple(token.split(".")) if token else ()
+                asked = r.JobListRequest(namespace=wanted, prefix=prefix, next_token=token, reverse=reverse)
+                assert [(job.namespace, job.id) for job in reads.list_jobs(world.snapshot, asked).items] == [
+                    (namespace, name)
+                    for namespace, name in in_order
+                    if wanted in ("*", namespace) or (not wanted and namespace == "default")
+                    if name.startswith(prefix)
+                    if not start or ((namespace, name) <= start if reverse else (namespace, name) >= start)
+                ], asked
+
+
 def test_statuses_show_what_changed_last_first() -> None:
     world = World()
     world.job(make_job("a"))
