@@ -5,6 +5,7 @@
 
 import asyncio
 import contextlib
+import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from lepa.rpc import requests as r
 from lepa.rpc.volume_requests import NodeWorkList, NodeWorkRequest
 
 WITHIN_S = 20.0
+NUMBERS_FROM = os.getpid() * 1_000
 
 
 class Servers:
@@ -222,9 +224,10 @@ class PlainFingerprint(Fingerprint):
     """A host with nothing to find out, for tests that start many clients."""
 
     async def host(self) -> HostFacts:
-        node = make_node()
+        resources = make_node().node_resources
         attributes = {"unique.network.ip-address": "127.0.0.1", "kernel.name": "linux"}
-        return HostFacts(attributes, {}, node.node_resources or make_node().node_resources)
+        cpu = replace(resources.cpu, reservable_cpu_cores=(0, 1, 2, 3))
+        return HostFacts(attributes, {}, replace(resources, cpu=cpu))
 
 
 @contextlib.asynccontextmanager
@@ -257,6 +260,9 @@ async def own_supervisor(directory: Path) -> AsyncIterator[Supervisor]:
 
 
 def placed(job: Job, number: int = 1, **fields: Any) -> Allocation:
-    """An allocation of the job's first group, with the job, as a node is given it."""
+    """An allocation of the job's first group, with the job, as a node is given it.
+
+    Tasks of other test processes have other ids: the cgroups that hold processes are called after them.
+    """
     values: dict[str, Any] = {"client_status": "pending"}
-    return replace(make_alloc(uuid_of(number), job=job, **(values | fields)), job=job)
+    return replace(make_alloc(uuid_of(NUMBERS_FROM + number), job=job, **(values | fields)), job=job)

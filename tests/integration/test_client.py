@@ -16,14 +16,22 @@ from tests.node import WITHIN_S, Servers, own_supervisor, placed, running_client
 from lepa.client import secrets_mount
 from lepa.client.client import Client
 from lepa.client.local_state import LocalState
+from lepa.drivers.mock import MockDriver
+from lepa.drivers.protocol import Started, TaskConfig
 from lepa.drivers.raw_exec import RawExec, RawExecSettings
 from lepa.drivers.supervisor.client import Supervisor
-from lepa.kit.sources import SystemClock
+from lepa.kit.sources import Clock, SystemClock
 from lepa.model.allocation import Allocation, AllocDeploymentStatus
 from lepa.model.errors import LepaError
 from lepa.model.job import EphemeralDisk, Job
 from lepa.model.policies import DisconnectStrategy, RestartPolicy, TaskLifecycle, UpdateStrategy
-from lepa.model.resources import AllocatedPortMapping, AllocatedResources, AllocatedSharedResources
+from lepa.model.resources import (
+    AllocatedCpuResources,
+    AllocatedPortMapping,
+    AllocatedResources,
+    AllocatedSharedResources,
+    AllocatedTaskResources,
+)
 from lepa.model.service import CheckRestart, Service, ServiceCheck
 from lepa.model.task import LogConfig, Task
 
@@ -390,6 +398,38 @@ class TestServices:
 
 def _checks(client: Client, alloc: Allocation) -> list[Any]:
     return list(client._allocations.runner(alloc.id).checks.results.values())
+
+
+class Cored(MockDriver):
+    """A driver that writes down what it is told, in order."""
+
+    def __init__(self, clock: Clock) -> None:
+        super().__init__(clock)
+        self.told: list[Any] = []
+
+    async def share_cores(self, cores: tuple[int, ...]) -> None:
+        self.told.append(cores)
+
+    async def start(self, task: TaskConfig) -> Started:
+        self.told.append(task.task_name)
+        return await super().start(task)
+
+
+async def test_others_leave_reserved_cores_before_their_owner_starts_and_come_back_after_its_end(
+    tmp_path: Path, servers: Servers
+) -> None:
+    driver = Cored(SystemClock())
+    cpu = AllocatedCpuResources(cpu_shares=100, reserved_cores=(1,))
+    resources = AllocatedResources(tasks={"web": AllocatedTaskResources(cpu=cpu)})
+    async with running_client(tmp_path, servers, {"mock_driver": driver}) as client:
+        cores = client.node.node_resources.cpu.reservable_cpu_cores
+        assert 1 in cores
+        servers.place(alloc := placed(job_of(mock()), allocated_resources=resources))
+        await servers.status(alloc.id, "running")
+        servers.stop(alloc.id)
+        await servers.until(lambda: len(driver.told) == 3)
+    rest = tuple(core for core in cores if core != 1)
+    assert driver.told == [rest, "web", cores]
 
 
 class TestServerTrouble:

@@ -34,9 +34,9 @@ from lepa.drivers.docker_settings import (
     tls_context,
 )
 from lepa.drivers.docker_settings import rules as rules_of
-from lepa.drivers.protocol import DeviceNode, DriverError, TaskHandle
+from lepa.drivers.protocol import DeviceNode, DriverError, TaskConfig, TaskHandle
 from lepa.model.errors import LepaError
-from lepa.model.resources import DNSConfig
+from lepa.model.resources import AllocatedCpuResources, AllocatedTaskResources, DNSConfig
 
 pytestmark = pytest.mark.docker
 
@@ -205,6 +205,25 @@ async def test_fluentds_receiver_gets_what_a_container_writes(host: Host, make_t
         ((tag, record),) = await asyncio.to_thread(eventually, found.entries)
     assert tag == f"lepa.t-{task.alloc_id}"
     assert (record["log"], record["source"]) == ("to fluentd", "stdout")
+
+
+async def test_containers_without_cores_keep_off_those_of_others(host: Host, make_task: MakeTask) -> None:
+    """Those that run already too, and only until the cores are free again."""
+    owner = AllocatedTaskResources(cpu=AllocatedCpuResources(cpu_shares=100, reserved_cores=(0,)))
+    owns = replace(container(make_task, "sleep 600"), resources=owner)
+    before, after = container(make_task, "sleep 600"), container(make_task, "sleep 600")
+
+    async def cores(task: TaskConfig) -> str:
+        state = await host.driver._api.inspect(host.driver._containers[task.id].number)
+        return str(state["HostConfig"]["CpusetCpus"])
+
+    await host.start(owns)
+    await host.start(before)
+    await host.driver.share_cores((1,))
+    await host.start(after)
+    assert [await cores(task) for task in (owns, before, after)] == ["0", "1", "1"]
+    await host.driver.share_cores((0, 1))
+    assert [await cores(task) for task in (owns, before, after)] == ["0", "0,1", "0,1"]
 
 
 def test_credentials_come_from_dockers_file(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from tests import components
 from tests.integration.conftest import MakeTask
 from tests.integration.test_raw_exec_driver import processes_with, until
@@ -19,7 +20,7 @@ from lepa.drivers.oci_runtime import PROGRAMS
 from lepa.drivers.protocol import DriverError, Mount, TaskConfig
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import SystemClock
-from lepa.model.resources import DNSConfig
+from lepa.model.resources import AllocatedCpuResources, AllocatedTaskResources, DNSConfig
 
 pytestmark = pytest.mark.oci
 
@@ -75,6 +76,32 @@ async def test_a_task_is_nobody_in_a_root_of_its_own(driver: OciExec, make_task:
     assert out[:6] == ["nobody", "/", "hello", "/alloc", "/local", "/secrets"]
     assert int(out[6]) <= 4
     assert (tmp_path / "t.stderr.0").read_text() == "bad\n"
+
+
+async def test_tasks_without_cores_keep_off_those_of_others(driver: OciExec, make_task: MakeTask) -> None:
+    """Those that run already too, and only until the cores are free again."""
+    first, last = (lambda cores: (cores[0], cores[-1]))(sorted(os.sched_getaffinity(0)))
+    owner = AllocatedTaskResources(cpu=AllocatedCpuResources(cpu_shares=100, reserved_cores=(first,)))
+    owns = replace(make_task("sleep", "600", name="owns"), resources=owner)
+    before, after = make_task("sleep", "600", name="before"), make_task("sleep", "600", name="after")
+    pids = {}
+
+    async def start(task: TaskConfig) -> None:
+        pids[task.task_name] = (await driver.start(task)).handle.state["pid"]
+
+    await start(owns)
+    await start(before)
+    await driver.share_cores((last,))
+    await start(after)
+    assert {name: os.sched_getaffinity(pid) for name, pid in pids.items()} == {
+        "owns": {first},
+        "before": {last},
+        "after": {last},
+    }
+    await driver.share_cores((first, last))
+    assert os.sched_getaffinity(pids["before"]) == {first, last}
+    for task in (owns, before, after):
+        await driver.destroy(task.id)
 
 
 async def test_a_task_cannot_change_or_leave_its_surroundings(

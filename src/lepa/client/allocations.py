@@ -10,7 +10,7 @@ the leader is asked instead; so nothing is ended because of an old answer.
 import asyncio
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from lepa.client import alloc_sync, garbage
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_runner import AllocRunner, NodeParts
+from lepa.client.cores import Cores
 from lepa.client.local_state import LocalState, TaskRecord
 from lepa.client.reports import Reports
 from lepa.client.server_link import ServerLink
@@ -43,9 +44,10 @@ UNKNOWN = "unknown"
 
 
 class Allocations:
-    """What runs here, by id. parts is set before anything is started."""
+    """What runs here, by id. parts and cores are set before anything is started."""
 
     parts: NodeParts
+    cores: Cores
 
     def __init__(self, settings: ClientSettings, state: LocalState, link: ServerLink, clock: Clock) -> None:
         self._settings = settings
@@ -156,9 +158,15 @@ class Allocations:
             self._update(self.runners[alloc.id], alloc)
         known = [*change.start, *(self._remembered(self.runners[alloc.id]) for alloc in change.update)]
         await asyncio.gather(*(self._state.save_allocation(alloc) for alloc in known))
+        await self._share_cores(change.start)
         for alloc in change.start:
             self._start(alloc)
         return len(fetched) == len(orders.fetch)
+
+    async def _share_cores(self, starting: Sequence[Allocation] = ()) -> None:
+        running = [runner.alloc for runner in self.runners.values() if not runner.finished.is_set()]
+        cores = self._link.node.node_resources.cpu.reservable_cpu_cores
+        await self.cores.share(cores, [*running, *starting])
 
     def _update(self, runner: AllocRunner, alloc: Allocation) -> None:
         if alloc.client_status == UNKNOWN:
@@ -176,6 +184,7 @@ class Allocations:
     async def restore(self) -> None:
         """Take up what an earlier agent left."""
         contents = self._state.load()
+        await self._share_cores([remembered.alloc for remembered in contents.allocations])
         for remembered in contents.allocations:
             self._start(*remembered)
         for alloc_id, records in contents.unreadable.items():
@@ -203,6 +212,7 @@ class Allocations:
     async def _run(self, runner: AllocRunner) -> None:
         alloc_id = runner.alloc.id
         await runner.run()
+        await self._share_cores()
         self._ended[alloc_id] = None
         if alloc_id in self._unknown:
             await self._remove(alloc_id)

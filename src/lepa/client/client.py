@@ -26,6 +26,7 @@ from lepa.client import files, node_stats, secrets_mount
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_runner import Hooks, NodeParts
 from lepa.client.allocations import Allocations
+from lepa.client.cores import Cores
 from lepa.client.csi.controller import CsiController
 from lepa.client.csi.mounts import CsiMounts
 from lepa.client.csi.plugins import CsiPlugins
@@ -212,6 +213,7 @@ class Client:
         self._csi_mounts = CsiMounts(self._csi_plugins, self._state, self._link, self._clock)
         self._allocations = Allocations(self._settings, self._state, self._link, self._clock)
         self._allocations.parts = self._parts()
+        self._allocations.cores = Cores(self._drivers)
         self._allocations.reports.on_told = self._count
         await self._allocations.restore()
         runs = [alloc_id for alloc_id, runner in self._allocations.runners.items() if not runner.finished.is_set()]

@@ -130,6 +130,10 @@ class DockerApi:
             if error.status != 409:
                 raise
 
+    async def update(self, container: str, limits: Mapping[str, Any]) -> None:
+        """Change limits of a container, running or not."""
+        await self.call("POST", f"/containers/{container}/update", body=limits)
+
     async def rename(self, container: str, name: str) -> None:
         """Give a container another name."""
         await self.call("POST", f"/containers/{container}/rename", params={"name": name})

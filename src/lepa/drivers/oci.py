@@ -6,6 +6,7 @@ outlives the agent, and its output and exit code are the supervisor's as with `r
 """
 
 import contextlib
+import logging
 import os
 import shutil
 import stat
@@ -58,6 +59,8 @@ OPTIONS = options.Options(
     required=("command",),
 )
 
+log = logging.getLogger(__name__)
+
 DEFAULT_USER = "nobody"
 MODES = ("private", "host")
 SESSION_FILES_MAX = 1024
@@ -104,6 +107,7 @@ class OciExec(SupervisedDriver):
         self._state_dir = os.path.join(os.path.abspath(state_dir), self.name)
         self._runtime: OciRuntime | None = None
         self._sessions = 0
+        self._shared_cores: tuple[int, ...] = ()
 
     async def fingerprint(self) -> DriverInfo:
         """Detected when a runtime can run a container here; else the reason of each that could not."""
@@ -191,6 +195,18 @@ class OciExec(SupervisedDriver):
         await (await self._working_runtime()).delete(task_id)
         shutil.rmtree(self._bundle_dir(task_id), ignore_errors=True)
 
+    async def share_cores(self, cores: tuple[int, ...]) -> None:
+        """Move the containers that have no cores of their own, those that start meanwhile too."""
+        self._shared_cores = cores
+        for task_id, task in list(self._tasks.items()):
+            if task.resources.cpu.reserved_cores or (await self._supervisor.inspect(task_id)).exit is not None:
+                continue
+            try:
+                await (await self._working_runtime()).pin(task_id, ",".join(map(str, cores)))
+            except DriverError as error:
+                if (await self._supervisor.inspect(task_id)).exit is None:
+                    log.warning("task was not moved task_id=%s error=%s", task_id, error.message)
+
     async def close(self) -> None:
         """Remove the cgroups that hold tasks, where no task is left."""
         for directory in _parent_cgroups():
@@ -269,7 +285,7 @@ class OciExec(SupervisedDriver):
             memory_low_bytes=reserved if ceiling > reserved else 0,
             cpu_shares=mhz,
             cpu_quota_us=cpu_quota_us(mhz, self._core_mhz) if hard else 0,
-            cpus=",".join(str(core) for core in cores),
+            cpus=",".join(str(core) for core in cores or self._shared_cores),
             pids=min(options.number(task.config, "pids_limit", self._settings.pids_limit), self._settings.pids_limit),
         )
 

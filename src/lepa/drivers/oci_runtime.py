@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping, Sequence
 
+from lepa.drivers.protocol import DriverError
 from lepa.drivers.supervisor.messages import CONSOLE
 from lepa.model.wire import to_json
 
@@ -49,6 +50,13 @@ class OciRuntime:
     async def delete(self, container: str) -> None:
         """Remove a container with its cgroups; harmless when there is none."""
         await call((self.program, "--root", self._state_dir, "delete", "--force", container))
+
+    async def pin(self, container: str, cores: str) -> None:
+        """Let a running container use these cores and no others. Raises DriverError."""
+        words = ("update", "--cpuset-cpus", cores, container)
+        code, said = await call((self.program, "--root", self._state_dir, *words))
+        if code != 0:
+            raise DriverError(f"container {container} cannot be moved to cores {cores}: {said}")
 
     async def works(self, directory: str, container: str, config: Mapping[str, object]) -> str:
         """Run a container of `config` to its end in a new `directory`; why that failed, "" when it did not."""

@@ -6,7 +6,7 @@ that is not known raise LepaError(not_found).
 """
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from lepa.model.errors import LepaError
 from lepa.model.node import DriverInfo
@@ -185,3 +185,13 @@ class Driver(Protocol):
 
     async def close(self) -> None:
         """Let go of connections; tasks go on."""
+
+
+@runtime_checkable
+class SharesCores(Protocol):
+    """A driver that can move its tasks between cores while they run; one that cannot need not say so."""
+
+    name: str
+
+    async def share_cores(self, cores: tuple[int, ...]) -> None:
+        """From now on tasks run on these cores, unless they have some of their own. Raises LepaError."""

@@ -8,6 +8,7 @@ import os
 import resource
 import signal
 import termios
+from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 from lepa.drivers.supervisor.messages import NO_CHANGE, Command, Identity
@@ -83,8 +84,23 @@ def _own_oom_score() -> int:
 
 
 def _spawn_plain(command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], home: str) -> int:
-    """The process, which runs its command. Raises OSError when it does not, and then there is none."""
-    actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(stdio)]
+    """The process, which runs its command. Raises OSError when it does not, or we did not get back to where we were;
+    then there is none."""
+    pid = 0
+    try:
+        with _standing_for(command, cgroups, home):
+            pid = _posix_spawn(command, stdio)
+    except OSError:
+        if pid:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        raise
+    return pid
+
+
+@contextlib.contextmanager
+def _standing_for(command: Command, cgroups: tuple[str, ...], home: str) -> Iterator[None]:
+    """For its duration we are where the command shall be: a child is there from its first moment."""
     with contextlib.ExitStack() as back:
         for directory in cgroups:
             back.callback(_write, os.path.join(home, "cgroup.procs"), "0")
@@ -97,15 +113,20 @@ def _spawn_plain(command: Command, stdio: tuple[int, int, int], cgroups: tuple[s
         limits = resource.getrlimit(resource.RLIMIT_NOFILE)
         back.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
         _lower_descriptor_limit()
-        return os.posix_spawn(
-            command.argv[0],
-            command.argv,
-            command.env,
-            file_actions=actions,
-            setsid=True,
-            setsigmask=(),
-            setsigdef=_OURS,
-        )
+        yield
+
+
+def _posix_spawn(command: Command, stdio: tuple[int, int, int]) -> int:
+    actions = [(os.POSIX_SPAWN_DUP2, source, target) for target, source in enumerate(stdio)]
+    return os.posix_spawn(
+        command.argv[0],
+        command.argv,
+        command.env,
+        file_actions=actions,
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_OURS,
+    )
 
 
 def _become(
