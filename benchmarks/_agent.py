@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 HOST = "127.0.0.1"
+LIMITS = {"http_max_conns_per_client": 0, "rpc_max_conns_per_client": 0}
 LEPA = Path(sys.executable).with_name("lepa")
 START_S, STOP_S = 20.0, 20.0
 
@@ -62,7 +63,7 @@ def development_agent(**settings: Any) -> Iterator[Agent]:
         folder = Path(name)
         ports = _free_ports("http", "rpc", "serf", "dns")
         config = folder / "agent.json"
-        usual = {"bind_addr": HOST, "ports": ports, "log_level": "WARN", "limits": {"http_max_conns_per_client": 0}}
+        usual = {"bind_addr": HOST, "ports": ports, "log_level": "WARN", "limits": LIMITS}
         config.write_text(json.dumps(usual | settings))
         command = [LEPA, "agent", "-dev", "-config", config, "-data-dir", folder / "data"]
         with (folder / "agent.log").open("wb") as log:
