@@ -95,7 +95,7 @@ def _decide(snapshot: Snapshot, deployment: Deployment, now_ns: int) -> Order | 
         return None
     if (late := _late(snapshot, deployment, now_ns)) is not None:
         return Order("fail", deployment.id, commands.NO_PROGRESS, revert=late.auto_revert)
-    if job.type != "system" and _succeeded(deployment):
+    if job.type != "system" and _succeeded(snapshot, deployment):
         if deployment.is_multiregion:
             return Order("block", deployment.id, commands.BLOCKED)
         return Order("succeed", deployment.id, commands.SUCCESSFUL)
@@ -146,14 +146,30 @@ def _needs_progress(snapshot: Snapshot, deployment: Deployment, name: str, state
         return False
     if state.desired_canaries and not state.promoted:
         return commands.healthy_canaries(snapshot, deployment, name) < state.desired_canaries
-    return state.healthy_allocs < state.desired_total
+    return not _rolled_out(snapshot, deployment, name, state)
 
 
-def _succeeded(deployment: Deployment) -> bool:
+def _succeeded(snapshot: Snapshot, deployment: Deployment) -> bool:
     return all(
-        state.healthy_allocs >= state.desired_total and (state.promoted or not state.desired_canaries)
-        for state in deployment.task_groups.values()
+        (state.promoted or not state.desired_canaries) and _rolled_out(snapshot, deployment, name, state)
+        for name, state in deployment.task_groups.items()
     )
+
+
+def _rolled_out(snapshot: Snapshot, deployment: Deployment, name: str, state: DeploymentState) -> bool:
+    """As many were healthy as are wanted, and nothing is left of earlier versions.
+
+    The number alone does not tell: one that was healthy, was drained from its node and became healthy again elsewhere
+    has counted twice.
+    """
+    return state.healthy_allocs >= state.desired_total and not any(
+        alloc.task_group == name and alloc.job_version < deployment.job_version and _stays(alloc)
+        for alloc in snapshot.job_allocations(deployment.namespace, deployment.job_id)
+    )
+
+
+def _stays(alloc: Allocation) -> bool:
+    return alloc.desired_status == "run" and alloc.client_status in ("pending", "running")
 
 
 def _may_promote(snapshot: Snapshot, deployment: Deployment) -> bool:

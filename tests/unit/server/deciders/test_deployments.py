@@ -53,6 +53,17 @@ def test_it_has_succeeded_when_all_are_healthy() -> None:
     assert acts(world) == []
 
 
+def test_it_has_not_succeeded_while_an_earlier_version_runs() -> None:
+    """One that was drained has counted twice: as many were healthy as are wanted, and one still has to be replaced."""
+    world = World()
+    old = make_alloc("old", job=world.job(make_job()), client_status="running")
+    world.put_alloc(old)
+    rolling(world, make_job(priority=60), healthy_allocs=2)
+    assert acts(world) == []
+    world.put_alloc(replace(old, desired_status="stop"))
+    assert acts(world) == ["succeed"]
+
+
 def test_an_unhealthy_allocation_ends_it_where_there_is_no_deadline() -> None:
     world = World()
     job = rolling(world, progress_deadline=0, auto_revert=True)
