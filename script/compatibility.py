@@ -45,13 +45,11 @@ NOTES: dict[str, tuple[str, str]] = {
     "GET /v1/operator/license": (WORKS, "204, as the Community edition"),
     "PUT /v1/system/reconcile/summaries": (DIFFERS, "nothing to do: summaries are counted with every change"),
     "PUT /v1/operator/autopilot/configuration": (DIFFERS, "501 for what is not so: nothing of it can be set"),
-    "PUT /v1/operator/raft/transfer-leadership": (NOT, "whoever is first leads: stop the leader, a follower takes over"),
     "GET /v1/client/identity": (NOT, "nodes show a certificate, or the secret they registered with; they have no tokens"),
     "PUT /v1/client/identity/renew": (NOT, "nodes have no tokens that end"),
     "PUT /v1/acl/identity/client-introduction-token": (NOT, "nodes are let in by certificates (`tls { rpc = true }`)"),
     # Commands
     "operator autopilot set-config": (DIFFERS, "nothing of it can be set"),
-    "operator raft transfer-leadership": (NOT, "whoever is first leads: stop the leader, a follower takes over"),
     "node identity get": (NOT, "nodes show a certificate, or the secret they registered with; they have no tokens"),
     "node identity renew": (NOT, "nodes have no tokens that end"),
     "node intro create": (NOT, "nodes are let in by certificates (`tls { rpc = true }`)"),

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # it comes with grpcio, which a server that is alone does wit
 RESTORED_S: Final = 60.0
 """How long a restore waits until this server has the restored state and knows a leader."""
 LOOK_S: Final = 0.1
+TAKE_OVER_S: Final = 10.0
 PREFIX: Final = "snapshot-"
 
 
@@ -101,6 +102,16 @@ class Cluster:
         if name == self._server.roster.me.name:
             raise invalid(f'"{name}" is the server that was asked, and it runs; stop it first')
         await self._server.roster.forget(name)
+
+    def near(self, peer_id: str) -> str | None:
+        roster = self._server.roster
+        if peer_id == roster.me.name:
+            return None
+        record = roster.named(peer_id)
+        return record.http_address if record is not None else ""
+
+    async def take_over(self) -> None:
+        await self._server.take_over(TAKE_OVER_S)
 
     # Health
 

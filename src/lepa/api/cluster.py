@@ -14,7 +14,7 @@ from lepa.api.request import json_object, json_response, text_response
 from lepa.model.errors import LepaError, invalid
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
-from lepa.rpc.cluster_service import ClusterService
+from lepa.rpc.cluster_service import ClusterService, Peer, Transfer
 
 ARCHIVE_BYTES_MAX: Final = 8 << 30
 PIECE: Final = 256 << 10
@@ -56,6 +56,31 @@ async def remove_peer(cluster: ClusterService, request: web.Request) -> web.Stre
         raise invalid("Must specify ?id with the server's id")
     await cluster.remove_peer(request.query["id"])
     return json_response(request, None)
+
+
+async def transfer_leadership(cluster: ClusterService, request: web.Request) -> web.StreamResponse:
+    """Let a certain server lead; whoever is asked passes it on to that one."""
+    named = {key: request.query[key] for key in ("id", "address") if key in request.query}
+    if len(named) != 1:
+        raise invalid("must specify either id or address" if named else "must specify id or address")
+    ((key, value),) = named.items()
+    if not value:
+        raise invalid(f"{key} must not be empty")
+    peers = (await cluster.peers()).servers
+    to = next((peer for peer in peers if value == (peer.id if key == "id" else peer.address)), None)
+    if to is None:
+        listed = ", ".join(f"{peer.id} ({peer.address})" for peer in peers)
+        raise invalid(f'no server has the {key} "{value}"; these keep the state: {listed}')
+    before = next((peer for peer in peers if peer.leader), Peer())
+    if to.leader:
+        return json_response(request, Transfer(from_=before, to=to, noop=True))
+    address = cluster.near(to.id)
+    if address is None:
+        await cluster.take_over()
+        return json_response(request, Transfer(from_=before, to=to))
+    if not address or FORWARDED in request.headers:
+        raise LepaError("no_leader", f"{to.id} cannot be asked to lead: its HTTP address is not known here")
+    return await pass_on(request, address, whole=False)
 
 
 async def autopilot_health(cluster: ClusterService, request: web.Request) -> web.StreamResponse:
@@ -151,6 +176,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("GET", "operator/raft/configuration", at_server(raft_configuration)),
     Route("DELETE", "operator/raft/peer", at_server(remove_peer)),
     Route("GET PUT POST", "operator/raft/peer", not_here),
+    Route("PUT POST", "operator/raft/transfer-leadership", at_server(transfer_leadership)),
     Route("GET", "operator/autopilot/configuration", autopilot_configuration),
     Route("PUT POST", "operator/autopilot/configuration", set_autopilot_configuration),
     Route("GET", "operator/autopilot/health", at_server(autopilot_health)),

@@ -31,6 +31,7 @@ DOORS: Final[Mapping[str, str]] = {
     "GET metrics": OPEN,
     "GET operator/raft/configuration": "Operator.Read",
     "DELETE operator/raft/peer": "Operator.Write",
+    "PUT operator/raft/transfer-leadership": "Operator.Write",
     "GET operator/autopilot/configuration": "Operator.Read",
     "PUT operator/autopilot/configuration": "Operator.Write",
     "GET operator/autopilot/health": "Operator.Read",

@@ -102,6 +102,20 @@ def remove_peer(session: Session, peer_id: str | None) -> None:
     session.out.line(f'Removed peer with ID "{peer_id}"')
 
 
+@command()
+@option("peer-id", "ID of the server that is to lead, as list-peers shows it.", metavar="id")
+@option("peer-address", "Or its address.", metavar="address")
+@api
+def transfer_leadership(session: Session, peer_id: str | None, peer_address: str | None) -> None:
+    """Let a certain server lead."""
+    if bool(peer_id) == bool(peer_address):
+        raise invalid("name the server by -peer-id or by -peer-address: `lepa operator raft list-peers` shows both")
+    named = {"id": peer_id} if peer_id else {"address": peer_address}
+    found = session.nomad.put("/v1/operator/raft/transfer-leadership", params=named).value
+    to = found["To"]["ID"]
+    session.out.line(f'"{to}" leads already' if found["Noop"] else f'Leadership transferred to "{to}"')
+
+
 AUTOPILOT = "/v1/operator/autopilot/configuration"
 
 

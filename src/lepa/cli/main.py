@@ -138,6 +138,7 @@ OPERATOR: Tree = {
         {
             "list-peers": Row("lepa.cli.cluster:list_peers", "List the servers that keep the state"),
             "remove-peer": Row("lepa.cli.cluster:remove_peer", "Take a server out for good"),
+            "transfer-leadership": Row("lepa.cli.cluster:transfer_leadership", "Let a certain server lead"),
         },
     ),
     "root": Branch(

@@ -6,6 +6,8 @@ The agent implements it; an agent without a server passes the request on to one.
 from pathlib import Path
 from typing import Protocol
 
+import msgspec
+
 from lepa.model.wire import Wire
 
 
@@ -25,6 +27,15 @@ class PeerList(Wire, frozen=True):
 
     servers: tuple[Peer, ...] = ()
     index: int = 0
+
+
+class Transfer(Wire, frozen=True):
+    """Who led, and who leads now. noop: it did before."""
+
+    from_: Peer = msgspec.field(name="From", default=Peer())
+    to: Peer = Peer()
+    noop: bool = False
+    err: str | None = None
 
 
 class PeerHealth(Wire, frozen=True):
@@ -62,6 +73,12 @@ class ClusterService(Protocol):
 
     async def remove_peer(self, peer_id: str) -> None:
         """Take a server out for good. Raises LepaError: not_found, or invalid when the rest would have no majority."""
+
+    def near(self, peer_id: str) -> str | None:
+        """None for this server; the HTTP address of another one, "" where none is known."""
+
+    async def take_over(self) -> None:
+        """Let this server lead. Raises LepaError(timeout)."""
 
     async def health(self) -> ClusterHealth:
         """How they do."""

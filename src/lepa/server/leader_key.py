@@ -40,6 +40,8 @@ class LeaderKey:
         self._next: asyncio.Future[int] | None = None
         self.address = ""
         self.created = 0
+        self.revision = 0
+        """Of the state in which that was seen."""
 
     async def __aenter__(self) -> "LeaderKey":
         self._tasks.start("follow", self._follow())
@@ -56,12 +58,12 @@ class LeaderKey:
             self._tasks.start("look", self._look(self._next))
         return await asyncio.shield(self._next)
 
-    async def depose(self, address: str, created: int) -> None:
-        """Delete the key of the leader of this address, which is certainly gone, unless it is another's by now. Raises
-        LepaError."""
+    async def depose(self, address: str, created: int, why: str = "its process is gone") -> None:
+        """Delete the key of the leader of this address, which is certainly gone or has to go, unless it is another's
+        by now. Raises LepaError."""
         txn = Txn((Delete(LEADER),), (Compare(LEADER, created=created),))
         if (await self._store.commit(txn)).ok:
-            log.warning("leader deposed: its process is gone address=%s revision=%d", address, created)
+            log.warning("leader deposed: %s address=%s revision=%d", why, address, created)
 
     async def _look(self, answer: "asyncio.Future[int]") -> None:
         async with self._lock:
@@ -95,15 +97,16 @@ class LeaderKey:
     async def _watch(self) -> None:
         """Until the store is closed, which ends its watch."""
         address, created, revision = await self._read()
-        self._take(address, created)
+        self._take(address, created, revision)
         async for changes in self._store.watch(revision, LEADER):
             for change in changes:
                 if change.key == LEADER:
                     gone = change.value is None
-                    self._take("" if change.value is None else change.value.decode(), 0 if gone else change.created)
+                    address = "" if change.value is None else change.value.decode()
+                    self._take(address, 0 if gone else change.created, change.revision)
 
-    def _take(self, address: str, created: int) -> None:
-        self.address, self.created = address, created
+    def _take(self, address: str, created: int, revision: int) -> None:
+        self.address, self.created, self.revision = address, created, revision
         self._seen()
 
 

@@ -51,6 +51,8 @@ OVERLOOKED_S: Final = 60.0
 REVOKE_S: Final = 2.0
 """How long the store may take to end a lease; it lapses by itself after that."""
 REPORT_S: Final = 1.0
+TAKE_OVER_LOOK_S: Final = 2.0
+"""How long an attempt to lead in another's place may take before the next."""
 
 log = logging.getLogger(__name__)
 
@@ -254,6 +256,16 @@ class Leadership:
             await self.changed(deadline)
         return self.leading
 
+    async def take_over(self, timeout_s: float) -> None:
+        """Lead in the place of the server that leads now. Raises LepaError(timeout) when this server does not."""
+        deadline = self._parts.clock.now() + timeout_s
+        while self.leading is None:
+            if self._parts.clock.now() >= deadline:
+                raise LepaError("timeout", f"this server does not lead after {timeout_s:g} s; try again")
+            if self._election.take_over(self._parts.clock.now()):
+                self._moved.set()
+            await self.changed(min(deadline, self._parts.clock.now() + TAKE_OVER_LOOK_S))
+
     async def changed(self, deadline: float) -> None:
         """Return when leading begins or ends here or elsewhere, or at the deadline (of the clock's `now`)."""
         with contextlib.suppress(TimeoutError):
@@ -275,7 +287,7 @@ class Leadership:
         raise LepaError("no_leader", "No cluster leader")
 
     def _seen(self) -> None:
-        self._election.leader_seen(self.key.created, self._parts.clock.now())
+        self._election.leader_seen(self.key.created, self._parts.clock.now(), self.key.revision)
         self._moved.set()
         self._announce()
 
@@ -330,6 +342,8 @@ class Leadership:
         store, clock = self._parts.store, self._parts.clock
         try:
             self._lease = await store.lease(order.ttl_s)
+            if order.instead_of:
+                await self.key.depose(self.key.address, order.instead_of, "an operator wants another leader")
             committed = await store.commit(self._election.campaign_txn(self._lease.id))
         except LepaError as error:
             log.warning("campaign failed error=%s", error.message)

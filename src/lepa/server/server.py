@@ -123,6 +123,10 @@ class Server:
         """Internal address of the server that leads, "" when none does."""
         return self._leadership.leader_address
 
+    async def take_over(self, timeout_s: float) -> None:
+        """Lead in the place of the server that leads now. Raises LepaError(timeout)."""
+        await self._leadership.take_over(timeout_s)
+
     async def wait_until_leading(self, timeout_s: float) -> None:
         """Return when this server leads. Raises LepaError(no_leader)."""
         await self._leadership.leader(timeout_s)

@@ -16,6 +16,7 @@ Times are monotonic seconds. Feed it events, each with `now`; carry out what `po
 """
 
 from dataclasses import dataclass
+from sys import maxsize
 from typing import Final, NamedTuple
 
 from lepa.store.protocol import Committed, Compare, Fence, Put, Txn
@@ -25,9 +26,13 @@ KEEPS_PER_TTL: Final = 3
 
 
 class Campaign(NamedTuple):
-    """Take a lease of `ttl_s` and commit `campaign_txn` with it; report campaign_ended or campaign_failed."""
+    """Take a lease of `ttl_s` and commit `campaign_txn` with it; report campaign_ended or campaign_failed.
+
+    instead_of: the leader key that is taken away in between, by the revision of its creation; 0: none.
+    """
 
     ttl_s: float
+    instead_of: int = 0
 
 
 class KeepLease(NamedTuple):
@@ -90,14 +95,30 @@ class Election:
         """Create the leader key, unless it is there."""
         return Txn((Put(self._key, self._me, lease),), (Compare(self._key, created=0),))
 
-    def leader_seen(self, created: int, now: float) -> None:
-        """The leader key stands, created at that revision; 0: it does not."""
+    def leader_seen(self, created: int, now: float, revision: int = maxsize) -> None:
+        """The leader key stands, created at that revision; 0: it does not. revision: of the state that was seen.
+
+        What is seen may be older than this server's own key: the end of the one before, in whose place it leads.
+        """
+        if isinstance(self._state, _Leading) and revision < self._state.fence.created:
+            return
         self._standing = created
         if isinstance(self._state, _Leading):
             if created > self._state.fence.created or created == 0:
                 self._step_down("another server leads" if created else "the leader key is gone", now, bool(created))
         elif isinstance(self._state, _Following):
             self._state = _Following(campaign_at=None if created else now)
+
+    def take_over(self, now: float) -> bool:
+        """Campaign for the place of the server that leads now; False while this server has something else to do.
+
+        The others begin to campaign when they hear that the key is gone; then this one has its lease, and is faster.
+        """
+        if not isinstance(self._state, _Following) or not self._standing:
+            return False
+        self._state = _Campaigning(asked_at=now)
+        self._orders.append(Campaign(self._ttl_s, self._standing))
+        return True
 
     def campaign_ended(self, committed: Committed, now: float) -> None:
         """The campaign was answered: won when the commit went through."""

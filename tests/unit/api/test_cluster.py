@@ -22,6 +22,7 @@ class FakeCluster:
         self.removed: list[str] = []
         self.restored: list[bytes] = []
         self.well = True
+        self.leads: list[str] = []
 
     async def peers(self) -> PeerList:
         a = Peer(id="a.global", node="a.global", address="a:4647", leader=True)
@@ -31,6 +32,12 @@ class FakeCluster:
         if peer_id != "b.global":
             raise not_found(f'no server "{peer_id}" keeps the state')
         self.removed.append(peer_id)
+
+    def near(self, peer_id: str) -> str | None:
+        return None if peer_id == "b.global" else ""
+
+    async def take_over(self) -> None:
+        self.leads.append("b.global")
 
     async def health(self) -> ClusterHealth:
         a = PeerHealth(id="a.global", name="a.global", healthy=self.well, last_index=5)
@@ -67,6 +74,32 @@ async def test_how_servers_look_after_each_other_is_fixed(http: Any) -> None:
 def cluster(parts: Any, tmp_path: Path) -> FakeCluster:
     parts.agent.operated = FakeCluster(tmp_path)
     return parts.agent.operated
+
+
+@pytest.mark.parametrize("named", ["id=b.global", "address=b:4647"])
+async def test_a_certain_server_is_made_to_lead(http: Any, cluster: FakeCluster, named: str) -> None:
+    answer = await (await http.put(f"/v1/operator/raft/transfer-leadership?{named}")).json()
+    assert (answer["From"]["ID"], answer["To"]["ID"], answer["Noop"], answer["Err"]) == (
+        "a.global", "b.global", False, None
+    )  # fmt: skip
+    assert cluster.leads == ["b.global"]
+    noop = await (await http.post("/v1/operator/raft/transfer-leadership?id=a.global")).json()
+    assert (noop["To"]["ID"], noop["Noop"], cluster.leads) == ("a.global", True, ["b.global"])
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("", "must specify id or address"),
+        ("?id=b.global&address=b:4647", "must specify either id or address"),
+        ("?id=", "id must not be empty"),
+        ("?id=x", 'no server has the id "x"'),
+    ],
+)
+async def test_who_is_to_lead_has_to_be_named(http: Any, cluster: FakeCluster, named: str, said: str) -> None:
+    refused = await http.put(f"/v1/operator/raft/transfer-leadership{named}")
+    assert (refused.status, cluster.leads) == (400, [])
+    assert said in await refused.text()
 
 
 async def test_servers_are_shown_in_the_shape_of_raft(http: Any, cluster: FakeCluster) -> None:

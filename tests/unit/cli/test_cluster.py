@@ -55,6 +55,18 @@ def test_peers(agent: FakeAgent, lepa: Run) -> None:
     ]
 
 
+def test_a_certain_server_is_made_to_lead(agent: FakeAgent, lepa: Run) -> None:
+    path = "PUT /v1/operator/raft/transfer-leadership"
+    agent.on(path, {"From": {"ID": "a.global"}, "To": {"ID": "b.global"}, "Noop": False, "Err": None})
+    moved = lepa("operator", "raft", "transfer-leadership", "-peer-id=b.global").out
+    assert moved == 'Leadership transferred to "b.global"\n'
+    agent.on(path, {"From": {"ID": "b.global"}, "To": {"ID": "b.global"}, "Noop": True, "Err": None})
+    stays = lepa("operator", "raft", "transfer-leadership", "-peer-address=10.0.0.2:4647").out
+    assert stays == '"b.global" leads already\n'
+    assert [asked.query for asked in agent.asked(path)] == [{"id": "b.global"}, {"address": "10.0.0.2:4647"}]
+    assert "-peer-id or by -peer-address" in lepa("operator", "raft", "transfer-leadership").error
+
+
 def test_figures_of_the_agent(agent: FakeAgent, lepa: Run) -> None:
     agent.on("GET /v1/agent/self", {"stats": {"nomad": {"server": "true", "leader": "true"}}})
     assert lepa("agent-info").out == "nomad\n  leader = true\n  server = true\n"

@@ -61,6 +61,23 @@ async def test_a_second_server_leads_when_the_first_is_gone() -> None:
     await store.close()
 
 
+async def test_a_certain_server_is_made_to_lead() -> None:
+    clock = ManualClock()
+    store = MemoryStore(clock)
+    async with server(store, clock, "one") as one:
+        await settle(100)
+        async with server(store, clock, "two") as two, server(store, clock, "three") as three:
+            await settle(100)
+            await two.take_over(5.0)
+            await settle(100)
+            assert (one.leads, two.leads, three.leads) == (False, True, False)
+            assert (one.leader_address, three.leader_address) == ("two:4647", "two:4647")
+            await two.take_over(5.0)
+            await clock.advance(3 * LEASE_TTL_S)
+            assert (one.leads, two.leads, three.leads) == (False, True, False)
+    await store.close()
+
+
 async def test_waiting_for_a_leader_ends_with_an_error() -> None:
     clock = ManualClock()
     store = MemoryStore(clock)

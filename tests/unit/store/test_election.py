@@ -53,6 +53,23 @@ def test_a_leader_that_stood_still_for_longer_than_its_lease_does_not_lead_befor
     assert not Election(KEY, b"me", ttl_s=9.0, now=0.0).leads(0.0)
 
 
+def test_a_follower_that_is_asked_to_takes_the_place_of_the_leader() -> None:
+    election = Election(KEY, b"me", ttl_s=9.0, now=0.0)
+    assert not election.take_over(0.0), "nobody leads yet"
+    election.leader_seen(created=3, now=0.0)
+    assert election.take_over(1.0)
+    assert not election.take_over(1.0), "it is under way"
+    election.leader_seen(created=0, now=1.0)
+    assert election.poll(1.0) == [Campaign(9.0, instead_of=3)]
+    election.campaign_ended(Committed(True, 8), 1.0)
+    assert election.poll(1.0) == [Lead(Fence(KEY, 8))]
+    assert not election.take_over(2.0), "it leads"
+    election.leader_seen(created=0, now=2.0, revision=7)
+    assert election.poll(2.0) == [], "that is the end of the one before"
+    election.leader_seen(created=0, now=2.0, revision=9)
+    assert election.poll(2.0) == [StepDown("the leader key is gone")]
+
+
 def test_the_loser_follows() -> None:
     election = Election(KEY, b"me", ttl_s=9.0, now=0.0)
     election.poll(0.0)
