@@ -82,8 +82,8 @@ class Server:
 
 
 @contextmanager
-def three_servers() -> Iterator[list[Server]]:
-    """Three servers that have formed a cluster."""
+def three_servers(**more: object) -> Iterator[list[Server]]:
+    """Three servers that have formed a cluster. more: settings of each."""
     names = ("http", "rpc", "serf", "dns", "etcd", "etcd_peer")
     with tempfile.TemporaryDirectory(prefix="lepa-bench-") as folder, ExitStack() as stack:
         ports = [_free_ports(*names) for _ in range(3)]
@@ -99,7 +99,7 @@ def three_servers() -> Iterator[list[Server]]:
                 "ports": server.ports,
                 "server": {"enabled": True, "bootstrap_expect": 3, "retry_join": join},
             }
-            (server.folder / "agent.json").write_text(json.dumps(settings))
+            (server.folder / "agent.json").write_text(json.dumps(settings | more))
             server.start()
             stack.callback(_end, server)
         _wait(lambda: len({server.leader() for server in servers} - {""}) == 1, FORM_S)
