@@ -11,11 +11,12 @@ that every allocation runs. Beside: as many objects of the same size put into th
 `cluster.allocations_read_ms`: the 99th percentile of reads of a job, its summary and its allocations at all servers in
 turn meanwhile. Beside: the same reads before.
 
-Wanted are 4,000 allocations a second. On two cores, shared with other work, 5,000 nodes with 200 of the jobs came to
-668 a second (etcd alone: 9,699), with 403 MiB and 2,300 ms. What bounds it is the processors: an allocation takes 2.1 ms
-of them (leader 0.72, each follower 0.32, the etcds together 0.31, the nodes themselves 0.40), so that two idle cores
-could do some 950. Half of the leader's share are messages over HTTP: for each allocation 0.6 long polls and 0.14
-reports, and heartbeats. The rest is each server's own copy of the state. Reads wait behind that.
+Wanted are 4,000 allocations a second. On two cores, shared with other work, 5,000 nodes with 200 of the jobs
+came to 668 a second (etcd alone: 9,699), with 403 MiB and 2,300 ms. What bounds it is the processors: an
+allocation takes 2.1 ms of them (leader 0.72, each follower 0.32, the etcds together 0.31, the nodes themselves
+0.40), so that two idle cores could do some 950. Half of the leader's share are messages over HTTP: for each
+allocation 0.6 long polls and 0.14 reports, and heartbeats. The rest is each server's own copy of the state.
+Reads wait behind that.
 """
 
 import asyncio
