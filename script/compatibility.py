@@ -60,7 +60,6 @@ NOTES: dict[str, tuple[str, str]] = {
     "operator raft migrate-backend": (NOT, "there is no raft log: state is in SQLite or etcd"),
     "setup consul": (DIFFERS, "says that nothing has to be set up"),
     "setup vault": (DIFFERS, "says that nothing has to be set up"),
-    "ui": (DIFFERS, "`-show-url`; there are no pages"),
     "node config": (DIFFERS, "`-servers`; changing them is a setting"),
     "monitor export": (DIFFERS, "from the file of `log_file`"),
     "license get": (DIFFERS, "says that none is needed"),

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.browser import Browser, chromium
 from tests.e2e.agents import HOST, Agent, eventually, free_ports
+from tests.e2e.jobs import shell_job
 
 SCRIPT = """
 cat > ask.py <<'PY'
@@ -134,3 +136,30 @@ def test_consuls_api_takes_the_same_tokens(agent: Agent) -> None:
             assert status(token, verb, path, body) == (200 if token in allowed else 403), (token, verb, path)
 
     assert eventually(lambda: operator.ask("GET", "/v1/service/db"))[0]["ServiceName"] == "db"
+
+
+async def test_pages_ask_who_somebody_is_and_keep_that_to_their_tab(agent: Agent, tmp_path: Path) -> None:
+    operator = Operator(agent)
+    operator.ask("PUT", "/v1/jobs", {"Job": shell_job("secretive")})
+    folder = tmp_path / "browser"
+    folder.mkdir()
+    with chromium(folder) as port:
+        async with Browser(port) as browser:
+            tab = await browser.open(f"{agent.address}/ui/jobs")
+            seen = await tab.sees("This cluster asks who you are", "Permission denied")
+            assert "secretive" not in seen
+            await tab.type("#secret", operator.token)
+            await tab.click("form button", "Sign in")
+            await tab.sees("secretive", "1/1 running", "Signed in")
+            assert operator.token not in await tab.evaluate("document.cookie + JSON.stringify(localStorage)")
+            await tab.go(f"{agent.address}/ui/settings/tokens")
+            await tab.sees("management", "Accessor")
+            await tab.click("button", "Sign out")
+            await tab.sees("Sign in", "Signed out.")
+            once = operator.ask("POST", "/v1/acl/token/onetime")["OneTimeToken"]["OneTimeSecretID"]
+            await tab.go(f"{agent.address}/ui/jobs?ott={once}")
+            await tab.sees("secretive")
+            assert "ott" not in await tab.evaluate("location.search")
+            other = await browser.open(f"{agent.address}/ui/jobs")
+            await other.sees("This cluster asks who you are")
+            assert (tab.problems, other.problems) == ([], [])

@@ -130,6 +130,7 @@ class Agent:
                 debug=config.enable_debug,
                 tls=self._tls.towards_agents(),
                 acl=config.acl.enabled,
+                pages=settings.page_settings(config),
             ),
         )
         listeners = [(host, config.ports.http) for host in hosts]

@@ -13,8 +13,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import structs
 
 from lepa.agent import config_file
+from lepa.api.pages import POLICY, PageSettings
 from lepa.kit.durations import SECOND, parse_duration
 from lepa.kit.telemetry import log_level
 from lepa.model.errors import LepaError, invalid
@@ -389,6 +391,37 @@ class Limits(Section, frozen=True):
     rpc_max_conns_per_client: int = 1000
 
 
+class Label(Section, frozen=True):
+    """A short text on every page, to tell clusters apart. Colours are CSS's: a name, or # and digits."""
+
+    text: str = ""
+    background_color: str = ""
+    text_color: str = ""
+
+
+class ContentSecurityPolicy(Section, frozen=True):
+    """Where the pages' browser may load things from: lists of sources; an empty one leaves its line out."""
+
+    connect_src: tuple[str, ...] = POLICY["connect-src"]
+    default_src: tuple[str, ...] = POLICY["default-src"]
+    form_action: tuple[str, ...] = POLICY["form-action"]
+    frame_ancestors: tuple[str, ...] = POLICY["frame-ancestors"]
+    img_src: tuple[str, ...] = POLICY["img-src"]
+    script_src: tuple[str, ...] = POLICY["script-src"]
+    style_src: tuple[str, ...] = POLICY["style-src"]
+
+
+class Ui(Section, frozen=True):
+    """The pages for a browser, at /ui/ of the HTTP API. consul, vault: links to other pages, which are not shown."""
+
+    enabled: bool = True
+    label: Label = Label()
+    content_security_policy: ContentSecurityPolicy = ContentSecurityPolicy()
+    show_cli_hints: bool = True
+    consul: dict[str, Any] = {}
+    vault: dict[str, Any] = {}
+
+
 class Telemetry(Section, frozen=True):
     """Metrics. Where they are not sent anywhere, /v1/metrics shows them."""
 
@@ -443,7 +476,7 @@ class Config(Section, frozen=True):
     consul: dict[str, Any] = {}
     vault: dict[str, Any] = {}
     autopilot: dict[str, Any] = {}
-    ui: dict[str, Any] = {}
+    ui: Ui = Ui()
     limits: Limits = Limits()
     rpc: dict[str, Any] = {}
     plugin_dir: str = ""
@@ -454,7 +487,8 @@ class Config(Section, frozen=True):
 
 
 IGNORED = (
-    "consul", "vault", "autopilot", "ui", "rpc", "enable_syslog", "plugin_dir",
+    "consul", "vault", "autopilot", "rpc", "enable_syslog", "plugin_dir", "ui.show_cli_hints", "ui.consul",
+    "ui.vault",
     "client.default_ineligible", "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.include_alloc_metadata_in_metrics",
     "telemetry.allowed_metadata_keys_in_metrics", "telemetry.disable_allocation_hook_metrics",
@@ -556,10 +590,40 @@ def _check(config: Config) -> None:
         if getattr(config.limits, name) < 0:
             raise invalid(f"configuration: limits.{name}: a number of connections, or 0 for any number")
     _check_ranges(config.client.reserved.cores, "client.reserved.cores", CORE_MAX)
+    page_settings(config)
     try:
         log_level(config.log_level)
     except ValueError as error:
         raise invalid(f"configuration: log_level: {error}") from error
+
+
+LABEL_MAX = 64
+_COLOR = re.compile(r"#[0-9a-fA-F]{3,8}|[a-zA-Z]*")
+_SOURCE = re.compile(r"[^\s;,]+")
+
+
+def page_settings(config: Config) -> PageSettings:
+    """Settings of the pages for a browser. Raises LepaError(invalid)."""
+    label = config.ui.label
+    if len(label.text) > LABEL_MAX:
+        raise invalid(f"configuration: ui.label.text: {len(label.text)} characters; at most {LABEL_MAX} are shown")
+    for name in ("background_color", "text_color"):
+        if not _COLOR.fullmatch(getattr(label, name)):
+            raise invalid(
+                f'configuration: ui.label.{name}: "{getattr(label, name)}" is no colour such as "#aa0000" or "darkred"'
+            )
+    given = {name.replace("_", "-"): value for name, value in structs.asdict(config.ui.content_security_policy).items()}
+    for name, sources in given.items():
+        for source in sources:
+            if not _SOURCE.fullmatch(source):
+                raise invalid(f'configuration: ui.content_security_policy: "{source}" of {name} is not one source')
+    return PageSettings(
+        enabled=config.ui.enabled,
+        label=label.text,
+        label_background=label.background_color,
+        label_color=label.text_color,
+        policy={**POLICY, **given},
+    )
 
 
 def _port_lists(config: Config) -> Iterator[tuple[str, str]]:

@@ -32,6 +32,7 @@ from lepa.api import (
 from lepa.api.doors import door_of
 from lepa.api.edge import Edge, Handle, Route
 from lepa.api.forward import TLS
+from lepa.api.pages import add_pages
 from lepa.api.request import BODY_MAX, error_response, text_response
 from lepa.kit.doorman import Doorman, Limits, heard, listen
 from lepa.model.errors import LepaError
@@ -74,6 +75,7 @@ def build(edge: Edge, middlewares: Iterable[Any] = ()) -> web.Application:
         _add(app, edge, f"/v1/{path}", routes)
     for route in keyring.WELL_KNOWN:
         _add(app, edge, f"/{route.path}", [route])
+    add_pages(app, edge.settings.pages)
     app.router.add_route("*", "/{tail:.*}", _unknown)
     return app
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from aiohttp import web
 from msgspec.structs import replace
 
+from lepa.api.pages import PageSettings
 from lepa.api.request import common, json_response, read_request, reply_response
 from lepa.kit.sources import Clock
 from lepa.kit.telemetry import Metrics
@@ -82,7 +83,7 @@ class Settings(NamedTuple):
 
     response_headers: added to every response. prometheus: serve metrics in that format. request_bytes_max: the largest
     body taken. region: of this agent. tls: how other agents are called; None for plain text. acl: whether callers have
-    to show what they may do.
+    to show what they may do. pages: those for a browser.
     """
 
     region: str = "global"
@@ -91,6 +92,7 @@ class Settings(NamedTuple):
     debug: bool = False
     tls: ssl.SSLContext | None = None
     acl: bool = False
+    pages: PageSettings = PageSettings()
 
 
 class Edge(NamedTuple):

@@ -7,7 +7,8 @@ from lepa.cli import placement
 from lepa.cli.flags import argument, command, flag, option
 from lepa.cli.monitor import Monitor
 from lepa.cli.output import Json, ago, megabytes, moment, paint, pairs, short, size, table
-from lepa.cli.session import Session, Shape, api, find_allocation, find_job, job_path, shaped, with_ui
+from lepa.cli.pages import with_ui
+from lepa.cli.session import Session, Shape, api, find_allocation, find_job, job_path, shaped
 from lepa.kit.durations import SECOND, ZERO_TIME, rfc3339
 from lepa.model.errors import LepaError, invalid, not_found
 
@@ -59,9 +60,9 @@ def _task_names(allocation: Json) -> list[str]:
 @flag("short", "Only the head and the states of the tasks.")
 @flag("verbose", "Whole ids and times, and how nodes scored.")
 @flag("stats", "With the present use of each task.")
-@with_ui
 @shaped
 @api
+@with_ui("jobs")
 def status(session: Session, allocation: str | None, shape: Shape, short: bool, verbose: bool, stats: bool) -> None:
     """Show an allocation: its state, its addresses, its tasks and what happened to them.
 

@@ -12,8 +12,9 @@ import click
 
 from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.output import Json, pairs, table
-from lepa.cli.session import Session, Shape, api, shaped, with_ui
-from lepa.model.errors import LepaError, invalid, not_found
+from lepa.cli.pages import PAGED, search, with_ui
+from lepa.cli.session import Session, Shape, api, job_page, shaped
+from lepa.model.errors import LepaError, invalid
 from lepa.sdk.address import path_with
 
 UNHEALTHY = 429
@@ -25,9 +26,9 @@ NEVER_WITH_BODY = frozenset({"GET", "HEAD", "DELETE"})
 @command()
 @flag("verbose", "With protocol versions.")
 @flag("detailed", "With all tags.")
-@with_ui
 @shaped
 @api
+@with_ui("servers")
 def members(session: Session, shape: Shape, verbose: bool, detailed: bool) -> None:
     """List the servers that know each other, and which of them leads."""
     found = session.nomad.get("/v1/agent/members").value
@@ -356,30 +357,17 @@ SHOWN_BY: dict[str, tuple[str, ...]] = {
 @command()
 @argument("identifier", required=False, shown="[id]")
 @flag("verbose", "Whole ids.")
-@with_ui
 @api
+@with_ui("jobs")
 def status(session: Session, identifier: str | None, verbose: bool) -> Any:
     """Show the job, allocation, node, evaluation or deployment whose id begins so. Without an id, list the jobs."""
     if identifier is None:
         return _show(session, ("job", "status"), [])
-    kind, found = _search(session, identifier)
+    kind, found = search(session, identifier, SHOWN_BY)
+    job = {"ID": found, "Namespace": session.nomad.target.namespace}
+    session.page = job_page(job) if kind == "jobs" else PAGED.get(kind, "jobs").format(found)
     takes_verbose = kind not in ("namespaces", "node_pools")
     return _show(session, SHOWN_BY[kind], [*(["-verbose"] if verbose and takes_verbose else []), found])
-
-
-def _search(session: Session, identifier: str) -> tuple[str, str]:
-    """Kind and id of the one thing that is meant."""
-    body = {"Prefix": identifier, "Context": "all"}
-    matches = session.nomad.put("/v1/search", body).value["Matches"] or {}
-    found = [(kind, each) for kind in SHOWN_BY for each in matches.get(kind) or ()]
-    exact = [pair for pair in found if pair[1] == identifier]
-    chosen = exact or found
-    if not chosen:
-        raise not_found(f'Nothing has an id that begins with "{identifier}"')
-    if len(chosen) > 1:
-        listed = table(("Kind", "ID"), sorted(chosen))
-        raise LepaError("invalid", f'Several things have an id that begins with "{identifier}"\n\n{listed}')
-    return chosen[0]
 
 
 def _show(session: Session, words: tuple[str, ...], arguments: list[str]) -> Any:

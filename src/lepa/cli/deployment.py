@@ -6,7 +6,8 @@ from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.job import deployment_table
 from lepa.cli.monitor import Monitor
 from lepa.cli.output import Json, short
-from lepa.cli.session import Session, Shape, api, find_deployment, shaped, with_ui
+from lepa.cli.pages import with_ui
+from lepa.cli.session import Session, Shape, api, find_deployment, shaped
 from lepa.kit.durations import SECOND, parse_duration
 from lepa.model.errors import invalid
 
@@ -30,9 +31,9 @@ def list_all(session: Session, shape: Shape, filter: str | None, verbose: bool) 
 @flag("monitor", "Follow it until it has ended.")
 @option("wait", "With -monitor: pause between two looks.", default="2s", metavar="duration")
 @flag("verbose", "Whole ids, and the allocations.")
-@with_ui
 @shaped
 @api
+@with_ui("jobs")
 def status(session: Session, deployment: str | None, shape: Shape, monitor: bool, wait: str, verbose: bool) -> int:
     """Show a deployment and how far each group is. With -monitor the exit code is 1 when it fails."""
     if deployment is None:

@@ -8,7 +8,8 @@ from lepa.cli.alloc_view import allocation_table
 from lepa.cli.flags import argument, command, flag, option
 from lepa.cli.monitor import Monitor
 from lepa.cli.output import Json, pairs, short, table
-from lepa.cli.session import Session, Shape, api, confirmed, find_evaluation, shaped, with_ui
+from lepa.cli.pages import with_ui
+from lepa.cli.session import Session, Shape, api, confirmed, find_evaluation, shaped
 from lepa.kit.durations import ZERO_TIME
 from lepa.model.errors import invalid
 
@@ -22,9 +23,9 @@ COLUMNS = ("ID", "Priority", "Triggered By", "Job ID", "Namespace", "Node ID", "
 @option("per-page", "How many to show.", kind=int, metavar="count")
 @option("page-token", "Where to begin.", metavar="token")
 @flag("verbose", "Whole ids.")
-@with_ui
 @shaped
 @api
+@with_ui("evaluations")
 def list_all(session: Session, shape: Shape, verbose: bool, **given: Any) -> None:
     """List evaluations, the newest first."""
     query = {
@@ -70,9 +71,9 @@ def _failures(evaluation: Json) -> object:
 @argument("evaluation", required=False)
 @flag("monitor", "Follow it until it has ended, and its deployment after it.")
 @flag("verbose", "Whole ids.")
-@with_ui
 @shaped
 @api
+@with_ui("evaluations")
 def status(session: Session, evaluation: str | None, shape: Shape, monitor: bool, verbose: bool) -> int:
     """Show an evaluation: what it is for, what came of it, and why something could not be placed."""
     if evaluation is None:

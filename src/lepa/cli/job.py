@@ -7,8 +7,9 @@ from lepa.cli.alloc_view import allocation_table
 from lepa.cli.deployment_view import describe
 from lepa.cli.flags import argument, command, flag, option
 from lepa.cli.output import Json, ago, paint, pairs, short, table
+from lepa.cli.pages import with_ui
 from lepa.cli.plan_view import diff_lines
-from lepa.cli.session import Session, Shape, api, find_job, job_path, shaped, with_ui
+from lepa.cli.session import Session, Shape, api, find_job, job_path, shaped
 from lepa.kit.durations import SECOND, parse_rfc3339, rfc3339
 from lepa.model.errors import invalid
 
@@ -21,9 +22,9 @@ SUMMARY = ("Queued", "Starting", "Running", "Failed", "Complete", "Lost", "Unkno
 @flag("evals", "With the evaluations.")
 @flag("all-allocs", "With allocations of earlier jobs of this id.")
 @flag("verbose", "Whole ids and times.")
-@with_ui
 @shaped
 @api
+@with_ui("jobs")
 def status(
     session: Session, job: str | None, shape: Shape, short: bool, evals: bool, all_allocs: bool, verbose: bool
 ) -> int:

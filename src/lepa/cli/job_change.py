@@ -8,7 +8,8 @@ from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.job import version_of
 from lepa.cli.monitor import Monitor
 from lepa.cli.output import Json, short
-from lepa.cli.session import Session, api, confirmed, find_job, job_path, read_input, with_ui
+from lepa.cli.pages import with_ui
+from lepa.cli.session import Session, api, confirmed, find_job, job_path, read_input
 from lepa.model.errors import invalid
 
 PAYLOAD_MAX = 16 * 1024
@@ -167,8 +168,8 @@ def evaluate(session: Session, job: str, force_reschedule: bool, detach: bool, v
 @flag("wait", "Wait until the instance has ended; the exit code is 1 when a part of it failed.")
 @flag("detach", "Do not wait: print the id of the evaluation and return.")
 @flag("verbose", "Whole ids.")
-@with_ui
 @api
+@with_ui("jobs")
 def dispatch(
     session: Session,
     job: str,

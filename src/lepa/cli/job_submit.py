@@ -8,8 +8,9 @@ from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.job_file import JobFile, read_job
 from lepa.cli.monitor import Monitor
 from lepa.cli.output import Json, paint, pretty_json
+from lepa.cli.pages import with_ui
 from lepa.cli.plan_view import changes_allocations, diff_lines
-from lepa.cli.session import Session, Shape, api, segment, with_ui
+from lepa.cli.session import Session, Shape, api, job_page, segment
 from lepa.kit.durations import ZERO_TIME
 from lepa.model.errors import LepaError, invalid
 
@@ -43,8 +44,8 @@ def from_job_file(function: Callable[..., Any]) -> Callable[..., Any]:
 @flag("preserve-resources", "Keep the resources of tasks that run already.")
 @flag("policy-override", "Accepted, and without effect.", hidden=True)
 @option("consul-namespace", "Accepted, and without effect.", metavar="name", hidden=True)
-@with_ui
 @api
+@with_ui("jobs")
 def run(
     session: Session,
     path: str,
@@ -99,6 +100,7 @@ def _registered(session: Session, file: JobFile, body: Json) -> Json:
             hint = "; someone else has changed the job: plan again to see what running it would do now"
             raise LepaError("conflict", f"{error.message}{hint}") from error
         raise LepaError(error.code, f"Error submitting job: {error.message}", **error.facts) from error
+    session.page = job_page(file.job)
     return answer
 
 

@@ -415,7 +415,7 @@ COMMANDS: Tree = {
         },
     ),
     "top": Row("lepa.cli.top:top", "Show nodes, jobs and allocations live"),
-    "ui": Row("lepa.cli.operator:ui", "Say where a browser shows the cluster", hidden=True),
+    "ui": Row("lepa.cli.pages:ui", "Open the pages of the cluster in a browser"),
     "validate": Row("lepa.cli.job_submit:validate", "Check a job file"),
     "var": Branch("Work with variables: configuration and secrets by path", VAR),
     "volume": Branch("Work with volumes", VOLUME),

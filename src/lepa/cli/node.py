@@ -6,7 +6,8 @@ from typing import Any
 from lepa.cli.alloc_view import allocation_table
 from lepa.cli.flags import argument, command, flag, option, repeated
 from lepa.cli.output import Json, moment, pairs, short, size, span, table
-from lepa.cli.session import Session, Shape, api, find_node, find_self, shaped, with_ui
+from lepa.cli.pages import with_ui
+from lepa.cli.session import Session, Shape, api, find_node, find_self, shaped
 from lepa.kit.durations import SECOND, parse_duration, rfc3339
 from lepa.model.errors import LepaError, invalid
 
@@ -31,9 +32,9 @@ EVENTS_SHOWN = 10
 @option("filter", "In the list: only nodes for which this expression holds.", metavar="expression")
 @option("per-page", "In the list: how many to show.", kind=int, metavar="count")
 @option("page-token", "In the list: where to begin.", metavar="token")
-@with_ui
 @shaped
 @api
+@with_ui("clients")
 def status(session: Session, node: str | None, shape: Shape, **given: Any) -> None:
     """List nodes, or show one with its drivers, its resources and its allocations."""
     if node is None and not given["self"]:

@@ -1,4 +1,4 @@
-"""Small commands of operators: metrics, plugins, a client's servers, checking a configuration, `ui`, `setup`."""
+"""Small commands of operators: metrics, plugins, a client's servers, checking a configuration, `setup`."""
 
 from pathlib import Path
 
@@ -6,8 +6,8 @@ import click
 
 from lepa.cli.flags import argument, command, flag, option
 from lepa.cli.output import Json, pairs, pretty_json, table
-from lepa.cli.session import NO_PAGES, Session, Shape, api, segment, shaped
-from lepa.model.errors import LepaError, invalid
+from lepa.cli.session import Session, Shape, api, segment, shaped
+from lepa.model.errors import invalid
 
 NO_SECRETS_STORE = (
     "templates read secrets from lepa's own variables (`lepa var`), and services are found by name without {name}; "
@@ -97,19 +97,6 @@ def config_validate(paths: tuple[str, ...]) -> int:
         click.echo(f"Warning: {warning}", err=True)
     click.echo("Configuration is valid!")
     return 0
-
-
-@command()
-@argument("identifier", required=False, shown="[id]")
-@flag("authenticate", "Accepted.", hidden=True)
-@flag("show-url", "Print the agent's address.")
-@api
-def ui(session: Session, identifier: str | None, show_url: bool, authenticate: bool) -> int:
-    """Say where a browser shows the cluster: there are no pages in this version."""
-    if show_url:
-        session.out.line(session.nomad.target.url)
-        return 0
-    raise LepaError("unsupported", NO_PAGES.removeprefix("-ui: "))
 
 
 @command()

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from urllib.parse import quote
 
-import click
-
 from lepa.cli import output
 from lepa.cli.flags import flag, option
 from lepa.cli.output import Json
@@ -23,19 +21,20 @@ from lepa.sdk.connection import Connection
 
 UUID_LENGTH = 36
 TLS_FLAGS = ("ca_cert", "ca_path", "client_cert", "client_key", "tls_server_name")
-NO_PAGES = "-ui: there are no pages for a browser in this version; `lepa top` shows a cluster live in a terminal"
 CANDIDATES_MAX = 20
 _UUID_START = re.compile(r"[0-9a-fA-F][0-9a-fA-F-]*")
 
 
 @dataclass
 class Session:
-    """What a command works with. sleep: seconds between looks at something that changes."""
+    """What a command works with. sleep: seconds between looks at something that changes. page: that of what the
+    command is about, below /ui/."""
 
     nomad: Connection
     out: Terminal
     now_ns: Callable[[], int] = time.time_ns
     sleep: Callable[[float], None] = field(default=time.sleep)
+    page: str = ""
 
     def ago(self, value: int | str) -> str:
         """How long ago the API says something was."""
@@ -129,18 +128,6 @@ def api(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def with_ui(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Give a command Nomad's -ui: there are no pages yet that a browser could show, which it says."""
-
-    @functools.wraps(function)
-    def run(*args: Any, ui: bool, **values: Any) -> Any:
-        if ui:
-            click.echo(NO_PAGES, err=True)
-        return function(*args, **values)
-
-    return flag("ui", "Accepted: there are no pages for a browser.", hidden=True)(run)
-
-
 def segment(identifier: str) -> str:
     """An id as part of a path."""
     return quote(identifier, safe="")
@@ -149,6 +136,11 @@ def segment(identifier: str) -> str:
 def job_path(job: Json, *rest: str) -> tuple[str, dict[str, str]]:
     """The path of something of a job, and the query that says its namespace."""
     return "/".join([f"/v1/job/{segment(job['ID'])}", *rest]), {"namespace": job["Namespace"]}
+
+
+def job_page(job: Json) -> str:
+    """The page of a job, below /ui/."""
+    return f"jobs/{segment(job['ID'])}@{segment(job.get('Namespace') or 'default')}"
 
 
 # Which object is meant
@@ -165,12 +157,14 @@ def find_job(session: Session, prefix: str, *, exact: bool = False) -> Json:
     if len(stubs) > 1:
         _ambiguous("jobs", ("ID", "Namespace", "Type", "Status"), stubs)
     found: Json = stubs[0]
+    session.page = job_page(found)
     return found
 
 
 def find_allocation(session: Session, prefix: str) -> Json:
     """The allocation with this id or prefix, with its job."""
     stub = _find_by_uuid(session, "allocation", "/v1/allocations", prefix, ("ID", "JobID", "TaskGroup", "ClientStatus"))
+    session.page = f"allocations/{stub['ID']}"
     return _full(session, f"/v1/allocation/{stub['ID']}", stub)
 
 
@@ -182,6 +176,7 @@ def find_node(session: Session, prefix: str) -> Json:
     if not stubs:
         stubs = [stub for stub in session.nomad.get("/v1/nodes").value or [] if stub["Name"] == prefix]
     stub = _single("node", prefix, stubs, ("ID", "Name", "Datacenter", "Status"))
+    session.page = f"clients/{stub['ID']}"
     return _full(session, f"/v1/node/{stub['ID']}", stub)
 
 
@@ -191,6 +186,7 @@ def find_self(session: Session) -> Json:
     identifier = (stats.get("client") or {}).get("node_id")
     if not identifier:
         raise invalid("the asked agent is no client: name a node")
+    session.page = f"clients/{identifier}"
     node: Json = session.nomad.get(f"/v1/node/{identifier}").value
     return node
 
@@ -203,7 +199,9 @@ def find_evaluation(session: Session, prefix: str) -> Json:
 
 def find_deployment(session: Session, prefix: str) -> Json:
     """The deployment with this id or prefix."""
-    return _find_by_uuid(session, "deployment", "/v1/deployments", prefix, ("ID", "JobID", "JobVersion", "Status"))
+    found = _find_by_uuid(session, "deployment", "/v1/deployments", prefix, ("ID", "JobID", "JobVersion", "Status"))
+    session.page = job_page({"ID": found["JobID"], "Namespace": found["Namespace"]})
+    return found
 
 
 def _find_by_uuid(session: Session, kind: str, path: str, prefix: str, columns: tuple[str, ...]) -> Json:

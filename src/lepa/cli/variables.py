@@ -6,7 +6,8 @@ from typing import Any
 from lepa.cli import variable_spec
 from lepa.cli.flags import argument, command, flag, option
 from lepa.cli.output import Json, pretty_json, table
-from lepa.cli.session import Session, Shape, api, with_ui
+from lepa.cli.pages import with_ui
+from lepa.cli.session import Session, Shape, api
 from lepa.cli.tenancy import paged
 from lepa.model.errors import LepaError, conflict, invalid
 
@@ -35,8 +36,8 @@ def _format(session: Session, out: str | None, template: str | None, known: tupl
 @option("item", "Print only the value of this item, without a line end.", metavar="name")
 @option("out", "How to print it: go-template, hcl, json, none or table.", metavar="format")
 @option("template", "The template of -out=go-template.", metavar="template")
-@with_ui
 @api
+@with_ui("variables")
 def get(session: Session, path: str, item: str | None, out: str | None, template: str | None) -> None:
     """Show a variable; as a table where a person looks, else as JSON."""
     wanted = _format(session, out, template, variable_spec.FORMATS, "json")
@@ -57,8 +58,8 @@ def get(session: Session, path: str, item: str | None, out: str | None, template
 @option("in", "What a specification is written in: hcl or json.", default="json", metavar="format")
 @option("out", "How to print what was written: go-template, hcl, json, none or table.", metavar="format")
 @option("template", "The template of -out=go-template.", metavar="template")
-@with_ui
 @api
+@with_ui("variables")
 def put(
     session: Session,
     words: tuple[str, ...],
@@ -129,8 +130,8 @@ def purge(session: Session, path: str, check_index: str | None) -> None:
 @option("out", "How to print them: go-template, json, table or terse (paths only).", metavar="format")
 @option("template", "The template of -out=go-template.", metavar="template")
 @paged
-@with_ui
 @api
+@with_ui("variables")
 def list_variables(
     session: Session, prefix: str | None, out: str | None, template: str | None, query: dict[str, Any]
 ) -> None:

@@ -1,6 +1,7 @@
 """Agent configuration: what is taken, what is refused and how."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -141,3 +142,34 @@ def test_headers_for_receivers_are_not_shown() -> None:
     receiver = {"type": "loki", "address": "http://l/push", "headers": {"Authorization": "Bearer x"}}
     shown = config.shown(config.build(DEV | {"client": {"ship_logs": {"l": receiver}}}).config)
     assert shown["client"]["ship_logs"]["l"]["headers"] == {"Authorization": "<redacted>"}
+
+
+# Pages for a browser
+
+
+def test_pages_take_nomads_block() -> None:
+    policy = {"connect_src": ["'self'", "https://a.example"], "img_src": []}
+    label = {"text": "staging", "background_color": "#a00", "text_color": "white"}
+    block = {"enabled": True, "show_cli_hints": True, "label": label, "content_security_policy": policy}
+    found = config.build(DEV | {"ui": block})
+    pages = config.page_settings(found.config)
+    assert (pages.enabled, pages.label, pages.label_background, pages.label_color) == (True, "staging", "#a00", "white")
+    assert pages.policy["connect-src"] == ("'self'", "https://a.example")
+    assert pages.policy["script-src"] == ("'self'",)
+    assert pages.policy["base-uri"] == ("'none'",)
+    assert any("ui.show_cli_hints" in warning for warning in found.warnings)
+    assert not config.page_settings(config.build(DEV | {"ui": {"enabled": False}}).config).enabled
+
+
+@pytest.mark.parametrize(
+    ("block", "said"),
+    [
+        ({"label": {"background_color": "red; } body { display: none"}}, "no colour"),
+        ({"label": {"text": "x" * 65}}, "at most 64"),
+        ({"content_security_policy": {"img_src": ["'self'; script-src *"]}}, "not one source"),
+        ({"enbled": True}, "enabled"),
+    ],
+)
+def test_pages_refuse_what_would_break_them(block: dict[str, Any], said: str) -> None:
+    with pytest.raises(LepaError, match=said):
+        config.build(DEV | {"ui": block})

@@ -60,4 +60,5 @@ def test_nothing_waits_for_other_regions(agent: FakeAgent, lepa: Run) -> None:
     agent.on("GET /v1/deployments", [deployment()])
     agent.on(f"PUT /v1/deployment/unblock/{DEPLOYMENT}", Reply(400, "can't unblock deployment"))
     assert lepa("deployment", "unblock", "4444").error == "Error: can't unblock deployment\n"
-    assert "no pages" in lepa("deployment", "status", "-ui", "4444").error
+    shown = lepa("deployment", "status", "-ui", "4444").error
+    assert f"{agent.address}/ui/jobs/{deployment()['JobID']}@default" in shown

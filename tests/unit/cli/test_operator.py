@@ -51,9 +51,6 @@ def test_a_configuration_is_checked(lepa: Run, tmp_path: Path) -> None:
     assert (done.code, "data_dir" in done.error) == (1, True)
 
 
-def test_there_are_no_pages_and_nothing_to_set_up(agent: FakeAgent, lepa: Run) -> None:
-    assert lepa("ui", "-show-url").out == f"{agent.address}\n"
-    done = lepa("ui")
-    assert (done.code, "lepa top" in done.error) == (1, True)
+def test_there_is_nothing_to_set_up(lepa: Run) -> None:
     assert "nothing to set up" in lepa("setup", "consul", "-y").out
     assert "nothing to set up" in lepa("setup", "vault", "-check").out
