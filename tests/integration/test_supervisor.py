@@ -23,6 +23,9 @@ from lepa.drivers.supervisor.messages import Command, LogFiles, TaskSpec
 from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError
 
+TASK = f"t{os.getpid()}-"
+"""The id of a task, or its beginning: cgroups are named by it, and other test runs have theirs beside."""
+
 COUNTER = "i=0; while [ $i -lt {lines} ]; do echo line $i; i=$((i+1)); sleep 0.01; done; exit 5"
 
 
@@ -43,11 +46,11 @@ from lepa.drivers.supervisor.client import Supervisor
 from lepa.drivers.supervisor.messages import Command, LogFiles, TaskSpec
 from lepa.kit.sources import SystemClock
 
-async def main(folder, script):
+async def main(folder, script, task):
     supervisor = await Supervisor.connect(folder + "/supervisor", clock=SystemClock())
     for number in range(20):
         command = Command(("/bin/sh", "-c", script), {"PATH": "/usr/bin:/bin"}, folder)
-        await supervisor.start(TaskSpec(f"t{number}", command, stdout=LogFiles(f"{folder}/t{number}.stdout")))
+        await supervisor.start(TaskSpec(f"{task}{number}", command, stdout=LogFiles(f"{folder}/{task}{number}.stdout")))
     print("started", flush=True)
     await asyncio.sleep(1000)
 
@@ -57,7 +60,7 @@ asyncio.run(main(*sys.argv[1:]))
 
 async def test_twenty_tasks_survive_a_killed_agent_without_losing_a_line(tmp_path: Path) -> None:
     agent = subprocess.Popen(
-        [sys.executable, "-c", AGENT, str(tmp_path), COUNTER.format(lines=150)], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", AGENT, str(tmp_path), COUNTER.format(lines=150), TASK], stdout=subprocess.PIPE, text=True
     )
     assert agent.stdout is not None
     assert agent.stdout.readline() == "started\n"
@@ -79,26 +82,26 @@ async def test_twenty_tasks_survive_a_killed_agent_without_losing_a_line(tmp_pat
 
 
 async def test_a_replaced_supervisor_keeps_tasks_logs_and_exit_codes(supervisor: Supervisor, tmp_path: Path) -> None:
-    await supervisor.start(spec(tmp_path, "t", COUNTER.format(lines=150)))
-    waiting = asyncio.ensure_future(supervisor.wait("t"))
+    await supervisor.start(spec(tmp_path, TASK, COUNTER.format(lines=150)))
+    waiting = asyncio.ensure_future(supervisor.wait(TASK))
     for _ in range(3):
         await asyncio.sleep(0.2)
         await supervisor.upgrade()
     ended = await waiting
     assert ended.exit is not None
     assert (ended.exit.code, ended.exit.error) == (5, "")
-    assert (tmp_path / "t.stdout.0").read_text() == lines(150)
+    assert (tmp_path / f"{TASK}.stdout.0").read_text() == lines(150)
 
 
 async def test_an_agent_of_another_version_replaces_the_supervisor(supervisor: Supervisor, tmp_path: Path) -> None:
-    info = await supervisor.start(spec(tmp_path, "t", COUNTER.format(lines=100)))
+    info = await supervisor.start(spec(tmp_path, TASK, COUNTER.format(lines=100)))
     assert b"--handover" not in Path(f"/proc/{supervisor.pid}/cmdline").read_bytes()
     newer = await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock(), version="newer")
     async with newer:
-        ended = await newer.wait("t")
+        ended = await newer.wait(TASK)
     assert b"--handover" in Path(f"/proc/{supervisor.pid}/cmdline").read_bytes()
     assert ended.pid == info.pid
-    assert (tmp_path / "t.stdout.0").read_text() == lines(100)
+    assert (tmp_path / f"{TASK}.stdout.0").read_text() == lines(100)
 
 
 async def test_a_replacement_that_cannot_run_is_refused(supervisor: Supervisor) -> None:
@@ -108,9 +111,9 @@ async def test_a_replacement_that_cannot_run_is_refused(supervisor: Supervisor) 
 
 
 async def test_a_deadline_outlives_a_replacement(supervisor: Supervisor, tmp_path: Path) -> None:
-    await supervisor.start(spec(tmp_path, "t", "trap '' TERM; echo up; while :; do sleep 0.05; done"))
-    await until((tmp_path / "t.stdout.0").exists)
-    stopping = asyncio.ensure_future(supervisor.stop("t", signal.SIGTERM, 0.8))
+    await supervisor.start(spec(tmp_path, TASK, "trap '' TERM; echo up; while :; do sleep 0.05; done"))
+    await until((tmp_path / f"{TASK}.stdout.0").exists)
+    stopping = asyncio.ensure_future(supervisor.stop(TASK, signal.SIGTERM, 0.8))
     await asyncio.sleep(0.1)
     await supervisor.upgrade()
     await asyncio.wait_for(stopping, 5)
@@ -119,8 +122,8 @@ async def test_a_deadline_outlives_a_replacement(supervisor: Supervisor, tmp_pat
 async def test_after_its_own_death_it_finds_the_tasks_again_and_no_line_is_lost(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
-    info = await supervisor.start(spec(tmp_path, "t", COUNTER.format(lines=200)))
-    waiting = asyncio.ensure_future(supervisor.wait("t"))
+    info = await supervisor.start(spec(tmp_path, TASK, COUNTER.format(lines=200)))
+    waiting = asyncio.ensure_future(supervisor.wait(TASK))
     await asyncio.sleep(0.3)
     first = supervisor.pid
     os.kill(first, signal.SIGKILL)
@@ -130,19 +133,19 @@ async def test_after_its_own_death_it_finds_the_tasks_again_and_no_line_is_lost(
     assert ended.exit is not None
     assert ended.exit.code != 0
     assert "exit code is not known" in ended.exit.error
-    assert (tmp_path / "t.stdout.0").read_text() == lines(200)
+    assert (tmp_path / f"{TASK}.stdout.0").read_text() == lines(200)
 
 
 async def test_a_task_that_ended_while_nobody_watched_is_not_called_a_success(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
     """Case B182."""
-    info = await supervisor.start(spec(tmp_path, "t", ESCAPE.format(mark="7401.5") + "sleep 7401.5"))
+    info = await supervisor.start(spec(tmp_path, TASK, ESCAPE.format(mark="7401.5") + "sleep 7401.5"))
     await until(lambda: len(processes_with("7401.5")) == 3)
     os.kill(supervisor.pid, signal.SIGSTOP)
     os.kill(info.pid, signal.SIGKILL)
     os.kill(supervisor.pid, signal.SIGKILL)
-    ended = await asyncio.wait_for(supervisor.wait("t"), 10)
+    ended = await asyncio.wait_for(supervisor.wait(TASK), 10)
     assert ended.exit is not None
     assert ended.exit.code == -1
     assert "exit code is not known" in ended.exit.error
@@ -152,38 +155,38 @@ async def test_a_task_that_ended_while_nobody_watched_is_not_called_a_success(
 async def test_an_exit_told_once_is_told_again_after_death_until_it_is_forgotten(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
-    await supervisor.start(spec(tmp_path, "t", "exit 9"))
-    await supervisor.wait("t")
+    await supervisor.start(spec(tmp_path, TASK, "exit 9"))
+    await supervisor.wait(TASK)
     os.kill(supervisor.pid, signal.SIGKILL)
-    found = await supervisor.inspect("t")
+    found = await supervisor.inspect(TASK)
     assert found.exit is not None
     assert found.exit.code == 9
-    await supervisor.forget("t")
+    await supervisor.forget(TASK)
     os.kill(supervisor.pid, signal.SIGKILL)
     with pytest.raises(LepaError) as caught:
-        await supervisor.inspect("t")
+        await supervisor.inspect(TASK)
     assert caught.value.code == "not_found"
 
 
 async def test_told_to_terminate_it_leaves_the_tasks_alone(supervisor: Supervisor, tmp_path: Path) -> None:
-    info = await supervisor.start(spec(tmp_path, "t", COUNTER.format(lines=100)))
+    info = await supervisor.start(spec(tmp_path, TASK, COUNTER.format(lines=100)))
     await asyncio.sleep(0.2)
     os.kill(supervisor.pid, signal.SIGTERM)
-    ended = await asyncio.wait_for(supervisor.wait("t"), 10)
+    ended = await asyncio.wait_for(supervisor.wait(TASK), 10)
     assert ended.pid == info.pid
-    assert (tmp_path / "t.stdout.0").read_text() == lines(100)
+    assert (tmp_path / f"{TASK}.stdout.0").read_text() == lines(100)
 
 
 async def test_the_same_start_asked_twice_starts_once(supervisor: Supervisor, tmp_path: Path) -> None:
-    first, second = await asyncio.gather(*(supervisor.start(spec(tmp_path, "t", "sleep 100")) for _ in range(2)))
+    first, second = await asyncio.gather(*(supervisor.start(spec(tmp_path, TASK, "sleep 100")) for _ in range(2)))
     assert first.pid == second.pid
-    assert (await supervisor.start(spec(tmp_path, "t", "sleep 100"))).pid == first.pid
+    assert (await supervisor.start(spec(tmp_path, TASK, "sleep 100"))).pid == first.pid
 
 
 async def test_it_does_not_end_while_tasks_run_unless_they_are_to_be_killed(
     supervisor: Supervisor, tmp_path: Path
 ) -> None:
-    await supervisor.start(spec(tmp_path, "t", "sleep 7402.5"))
+    await supervisor.start(spec(tmp_path, TASK, "sleep 7402.5"))
     async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as another:
         with pytest.raises(LepaError, match="1 tasks run"):
             await another.shutdown()
@@ -193,7 +196,7 @@ async def test_it_does_not_end_while_tasks_run_unless_they_are_to_be_killed(
 async def test_a_shut_down_supervisor_leaves_nothing_behind(tmp_path: Path, make_task: MakeTask) -> None:
     supervisor = await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock())
     pid = supervisor.pid
-    await supervisor.start(spec(tmp_path, "t", ESCAPE.format(mark="7403.5") + "sleep 7403.5"))
+    await supervisor.start(spec(tmp_path, TASK, ESCAPE.format(mark="7403.5") + "sleep 7403.5"))
     await until(lambda: len(processes_with("7403.5")) == 3)
     await supervisor.shutdown(kill=True)
     assert processes_with("7403.5") == []
@@ -277,11 +280,13 @@ async def test_its_own_descriptors_are_many_and_its_tasks_get_the_usual_number(t
     assert subprocess.run(["sh", "-c", starting], check=False).returncode == 0
     async with await Supervisor.connect(str(tmp_path / "supervisor"), clock=SystemClock()) as supervisor:
         await supervisor.upgrade()
-        await asyncio.gather(*(supervisor.start(spec(tmp_path, f"t{number}", "sleep 100")) for number in range(200)))
-        await supervisor.start(spec(tmp_path, "limit", "ulimit -S -n"))
-        await supervisor.wait("limit")
+        await asyncio.gather(
+            *(supervisor.start(spec(tmp_path, f"{TASK}{number}", "sleep 100")) for number in range(200))
+        )
+        await supervisor.start(spec(tmp_path, TASK, "ulimit -S -n"))
+        await supervisor.wait(TASK)
         await supervisor.shutdown(kill=True)
-    assert (tmp_path / "limit.stdout.0").read_text() == "300\n"
+    assert (tmp_path / f"{TASK}.stdout.0").read_text() == "300\n"
 
 
 async def test_descriptors_return_to_their_base_number(supervisor: Supervisor, tmp_path: Path) -> None:
@@ -289,10 +294,10 @@ async def test_descriptors_return_to_their_base_number(supervisor: Supervisor, t
 
     async def burst() -> int:
         for number in range(30):
-            await supervisor.start(spec(tmp_path, f"t{number}", "seq 1 1000; exit 0"))
+            await supervisor.start(spec(tmp_path, f"{TASK}{number}", "seq 1 1000; exit 0"))
         for number in range(30):
-            await supervisor.wait(f"t{number}")
-            await supervisor.forget(f"t{number}")
+            await supervisor.wait(f"{TASK}{number}")
+            await supervisor.forget(f"{TASK}{number}")
         return len(os.listdir(f"/proc/{supervisor.pid}/fd"))
 
     assert await burst() == await burst()
