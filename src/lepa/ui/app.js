@@ -157,7 +157,14 @@ class Visit {
 function pause(delay, signal) {
   return new Promise((resolve, reject) => {
     const timer = setTimeout(resolve, delay);
-    signal.addEventListener("abort", () => { clearTimeout(timer); reject(signal.reason); }, { once: true });
+    signal.addEventListener(
+      "abort",
+      () => {
+        clearTimeout(timer);
+        reject(signal.reason);
+      },
+      { once: true },
+    );
   });
 }
 
@@ -168,9 +175,20 @@ function said(words) {
 
 function broken(error, status, again) {
   if (status === 404)
-    return h("div", {}, headline("Not found"), nothing(`${error.message}. It may have been removed, or be in another namespace or region.`));
+    return h(
+      "div",
+      {},
+      headline("Not found"),
+      nothing(`${error.message}. It may have been removed, or be in another namespace or region.`),
+    );
   const words = status < 0 ? "This page could not be shown." : error.message;
-  return h("div", {}, headline("No answer"), nothing(`${words} It is tried again by itself.`), button("Try now", again));
+  return h(
+    "div",
+    {},
+    headline("No answer"),
+    nothing(`${words} It is tried again by itself.`),
+    button("Try now", again),
+  );
 }
 
 function render(...nodes) {
@@ -205,7 +223,11 @@ function open() {
     }
   }
   visit = null;
-  render(headline("No such page"), nothing("There is no page at this address."), h("a", { href: links.page("jobs") }, "All jobs"));
+  render(
+    headline("No such page"),
+    nothing("There is no page at this address."),
+    h("a", { href: links.page("jobs") }, "All jobs"),
+  );
   return undefined;
 }
 
@@ -233,7 +255,8 @@ export function go(address) {
 
 document.addEventListener("click", (event) => {
   const link = event.target.closest?.("a[href]");
-  const elsewhere = event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey;
+  const elsewhere =
+    event.defaultPrevented || event.button || event.metaKey || event.ctrlKey || event.shiftKey || event.altKey;
   if (!link || elsewhere || link.target || link.origin !== location.origin || !link.pathname.startsWith("/ui/")) return;
   if (link.hash && link.pathname === location.pathname) return;
   event.preventDefault();
@@ -241,7 +264,10 @@ document.addEventListener("click", (event) => {
   go(inMenu ? `${link.pathname}?region=${encodeURIComponent(place.region)}` : link.pathname + link.search);
 });
 addEventListener("popstate", open);
-addEventListener("lepa:token", () => { choices(); signed(); });
+addEventListener("lepa:token", () => {
+  choices();
+  signed();
+});
 addEventListener("lepa:reload", open);
 document.addEventListener("visibilitychange", () => (document.hidden ? visit?.rest() : visit?.refresh()));
 
@@ -253,7 +279,11 @@ async function choices() {
   const names = namespaces.map((each) => each.Name);
   if (place.namespace !== "*" && !names.includes(place.namespace)) names.push(place.namespace);
   choose("namespace", [["*", "all"], ...names.sort().map((name) => [name, name])], place.namespace);
-  choose("region", regions.map((name) => [name, name]), place.region || regions[0]);
+  choose(
+    "region",
+    regions.map((name) => [name, name]),
+    place.region || regions[0],
+  );
   document.getElementById("region-choice").hidden = regions.length < 2;
 }
 

@@ -11,7 +11,9 @@ export function h(tag, properties, ...children) {
     else if (name === "style") for (const [key, text] of Object.entries(value)) element.style.setProperty(key, text);
     else if (name !== "value") element.setAttribute(name, value === true ? "" : value);
   }
-  element.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false));
+  element.append(
+    ...children.flat(Infinity).filter((child) => child !== null && child !== undefined && child !== false),
+  );
   if (properties?.value !== undefined) element.value = properties.value;
   return element;
 }
@@ -112,7 +114,10 @@ export function badge(word, tone) {
 /** A bar of parts. parts: [{name, count, tone}]; room: what a full bar is, else all parts together. */
 export function bar(parts, room = 0) {
   const shown = parts.filter((part) => part.count > 0);
-  const whole = Math.max(room, shown.reduce((sum, part) => sum + part.count, 0));
+  const whole = Math.max(
+    room,
+    shown.reduce((sum, part) => sum + part.count, 0),
+  );
   const said = shown.map((part) => `${part.count} ${part.name}`).join(", ") || "none";
   return h(
     "span",
@@ -132,8 +137,11 @@ export function fill(used, total, say) {
   return h(
     "span",
     { class: "fill", title: exact },
-    h("span", { class: "bar", role: "img", "aria-label": exact },
-      h("span", { "data-tone": tone, style: { width: `${Math.min(100, 100 * share)}%` } })),
+    h(
+      "span",
+      { class: "bar", role: "img", "aria-label": exact },
+      h("span", { "data-tone": tone, style: { width: `${Math.min(100, 100 * share)}%` } }),
+    ),
     h("span", { class: "words" }, words),
   );
 }
@@ -164,19 +172,58 @@ export function pager(state, next, turn) {
     "div",
     { class: "pager" },
     button("Previous", () => turn(state.before.pop() ?? ""), "quiet", { disabled: !state.before.length }),
-    button("Next", () => { state.before.push(state.token); turn(next); }, "quiet", { disabled: !next }),
+    button(
+      "Next",
+      () => {
+        state.before.push(state.token);
+        turn(next);
+      },
+      "quiet",
+      { disabled: !next },
+    ),
   );
 }
 
 // Words for figures
 
 const TONES = {
-  running: "good", ready: "good", alive: "good", passing: "good", successful: "good", healthy: "good", eligible: "good",
-  complete: "done", dead: "done", stopped: "done", cancelled: "done", canceled: "done", left: "done", "scaled to 0": "done",
-  pending: "wait", starting: "wait", queued: "wait", blocked: "warn", paused: "wait", initializing: "wait", deploying: "wait",
-  waiting: "warn", recovering: "warn", degraded: "warn", draining: "warn", ineligible: "warn", warning: "warn",
-  failed: "bad", down: "bad", lost: "bad", critical: "bad", failing: "bad", unhealthy: "bad", unknown: "lost",
-  disconnected: "lost", failure: "bad", success: "good",
+  running: "good",
+  ready: "good",
+  alive: "good",
+  passing: "good",
+  successful: "good",
+  healthy: "good",
+  eligible: "good",
+  complete: "done",
+  dead: "done",
+  stopped: "done",
+  cancelled: "done",
+  canceled: "done",
+  left: "done",
+  "scaled to 0": "done",
+  pending: "wait",
+  starting: "wait",
+  queued: "wait",
+  blocked: "warn",
+  paused: "wait",
+  initializing: "wait",
+  deploying: "wait",
+  waiting: "warn",
+  recovering: "warn",
+  degraded: "warn",
+  draining: "warn",
+  ineligible: "warn",
+  warning: "warn",
+  failed: "bad",
+  down: "bad",
+  lost: "bad",
+  critical: "bad",
+  failing: "bad",
+  unhealthy: "bad",
+  unknown: "lost",
+  disconnected: "lost",
+  failure: "bad",
+  success: "good",
 };
 
 /** The colour of a state. */
@@ -198,7 +245,12 @@ export function moment(value) {
   return Number.isNaN(parsed) || parsed < 0 ? 0 : parsed;
 }
 
-const STEPS = [[86_400, "d"], [3600, "h"], [60, "m"], [1, "s"]];
+const STEPS = [
+  [86_400, "d"],
+  [3600, "h"],
+  [60, "m"],
+  [1, "s"],
+];
 
 /** A span of seconds in its two largest units at most. */
 export function span(seconds) {
@@ -216,6 +268,9 @@ export function ago(value) {
   if (!then) return "–";
   const date = new Date(then);
   const passed = (Date.now() - then) / 1000;
-  return h("time", { datetime: date.toISOString(), title: date.toLocaleString() },
-    passed < 1 ? "just now" : `${span(passed)} ago`);
+  return h(
+    "time",
+    { datetime: date.toISOString(), title: date.toLocaleString() },
+    passed < 1 ? "just now" : `${span(passed)} ago`,
+  );
 }

@@ -17,7 +17,9 @@ export function tally(statuses) {
 /** What a job of the list is doing, in a word. */
 export function stateOf(job) {
   const wanted = job.GroupCountSum;
-  const now = (job.Allocs ?? []).filter((alloc) => alloc.JobVersion === job.Version || alloc.ClientStatus === "running");
+  const now = (job.Allocs ?? []).filter(
+    (alloc) => alloc.JobVersion === job.Version || alloc.ClientStatus === "running",
+  );
   const running = now.filter((alloc) => alloc.ClientStatus === "running").length;
   const pending = now.filter((alloc) => alloc.ClientStatus === "pending").length;
   const failed = now.some((alloc) => ["failed", "lost"].includes(alloc.ClientStatus));
@@ -42,11 +44,18 @@ export function stateOf(job) {
 function allocations(job) {
   const counts = tally((job.Allocs ?? []).map((alloc) => alloc.ClientStatus));
   const running = counts.find((part) => part.name === "running").count;
-  const words = ["service", "batch"].includes(job.Type) && !job.Stop && job.GroupCountSum
-    ? `${running}/${job.GroupCountSum} running` : `${running} running`;
+  const words =
+    ["service", "batch"].includes(job.Type) && !job.Stop && job.GroupCountSum
+      ? `${running}/${job.GroupCountSum} running`
+      : `${running} running`;
   const finished = counts.find((part) => part.name === "complete").count;
   const shown = ["batch", "sysbatch"].includes(job.Type) && !running && finished ? `${finished} complete` : words;
-  return h("span", { class: "fill" }, bar(counts, job.Stop ? 0 : job.GroupCountSum), h("span", { class: "words" }, shown));
+  return h(
+    "span",
+    { class: "fill" },
+    bar(counts, job.Stop ? 0 : job.GroupCountSum),
+    h("span", { class: "words" }, shown),
+  );
 }
 
 /** A filter expression for a text that a person typed, and a type. */
@@ -68,7 +77,13 @@ export function filterBox(words, visit) {
     clearTimeout(visit.state.typing);
     visit.state.typing = setTimeout(visit.refresh, TYPING_MS);
   };
-  return h("input", { type: "search", "aria-label": words, placeholder: words, oninput: typed, value: visit.state.text });
+  return h("input", {
+    type: "search",
+    "aria-label": words,
+    placeholder: words,
+    oninput: typed,
+    value: visit.state.text,
+  });
 }
 
 /** A choice that narrows a list. options: [[value, words]]. */
@@ -79,8 +94,11 @@ export function choice(words, name, options, visit) {
     visit.state.before = [];
     visit.refresh();
   };
-  return h("select", { "aria-label": words, onchange: chosen, value: visit.state[name] },
-    options.map(([value, shown]) => h("option", { value, selected: value === visit.state[name] }, shown)));
+  return h(
+    "select",
+    { "aria-label": words, onchange: chosen, value: visit.state[name] },
+    options.map(([value, shown]) => h("option", { value, selected: value === visit.state[name] }, shown)),
+  );
 }
 
 export const paged = (query) => ({ text: query.get("filter") ?? "", type: "", status: "", token: "", before: [] });
@@ -90,7 +108,13 @@ export const jobsPage = {
   topics: () => ["Job", "Allocation", "Deployment"],
   state: paged,
   async load(api, _, state) {
-    const query = { namespace: place.namespace, per_page: JOBS_SHOWN, next_token: state.token, filter: expression(state), reverse: true };
+    const query = {
+      namespace: place.namespace,
+      per_page: JOBS_SHOWN,
+      next_token: state.token,
+      filter: expression(state),
+      reverse: true,
+    };
     const { value, next } = await api.page("jobs/statuses", query);
     return { jobs: value ?? [], next };
   },
@@ -98,7 +122,8 @@ export const jobsPage = {
     const { state } = visit;
     const everywhere = place.namespace === "*";
     const rows = jobs.map((job) =>
-      row(`${job.Namespace}/${job.ID}`,
+      row(
+        `${job.Namespace}/${job.ID}`,
         h("a", { class: "name", href: links.job(job.ID, job.Namespace) }, job.Name),
         badge(stateOf(job)),
         job.Type,
@@ -109,15 +134,36 @@ export const jobsPage = {
       ),
     );
     const narrowed = state.text || state.type;
-    const empty = narrowed ? nothing("No job fits what you look for.")
+    const empty = narrowed
+      ? nothing("No job fits what you look for.")
       : nothing("No jobs yet. Write a job file and run it:", "lepa job init\nlepa job run example.nomad.hcl");
     const columns = ["Name", "State", "Type", everywhere ? "Namespace" : "", ">Priority", "Allocations", "Submitted"];
-    const turn = (token) => { state.token = token; visit.refresh(); };
-    return h("div", {},
-      headline("Jobs", h("span", { class: "grow" }),
-        choice("Type", "type", [["", "every type"], ["service", "service"], ["batch", "batch"], ["system", "system"], ["sysbatch", "sysbatch"]], visit),
-        filterBox("Filter by name", visit)),
+    const turn = (token) => {
+      state.token = token;
+      visit.refresh();
+    };
+    return h(
+      "div",
+      {},
+      headline(
+        "Jobs",
+        h("span", { class: "grow" }),
+        choice(
+          "Type",
+          "type",
+          [
+            ["", "every type"],
+            ["service", "service"],
+            ["batch", "batch"],
+            ["system", "system"],
+            ["sysbatch", "sysbatch"],
+          ],
+          visit,
+        ),
+        filterBox("Filter by name", visit),
+      ),
       table("Jobs", columns, rows, empty),
-      pager(state, next, turn));
+      pager(state, next, turn),
+    );
   },
 };

@@ -17,18 +17,27 @@ export function notice(words, tone = "good") {
 /** Whether the person says yes. doing: what the button says; field: a control of which `value` is the answer. */
 export function confirmed(question, explained, doing, { danger = false, field = null } = {}) {
   return new Promise((resolve) => {
-    const close = (answer) => { dialog.close(); resolve(answer); };
+    const close = (answer) => {
+      dialog.close();
+      resolve(answer);
+    };
     const dialog = h(
       "dialog",
       { "aria-labelledby": "question" },
       h("h2", { id: "question" }, question),
       h("p", {}, explained),
       field,
-      h("div", { class: "actions" },
+      h(
+        "div",
+        { class: "actions" },
         button("Cancel", () => close(null), "quiet"),
-        button(doing, () => close(field?.value ?? true), danger ? "danger" : "main")),
+        button(doing, () => close(field?.value ?? true), danger ? "danger" : "main"),
+      ),
     );
-    dialog.addEventListener("close", () => { resolve(null); dialog.remove(); });
+    dialog.addEventListener("close", () => {
+      resolve(null);
+      dialog.remove();
+    });
     document.body.append(dialog);
     dialog.showModal();
   });

@@ -10,15 +10,26 @@ function changed() {
 }
 
 function form() {
-  const field = h("input", { type: "password", id: "secret", autocomplete: "off", spellcheck: "false",
-    placeholder: "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", required: true });
+  const field = h("input", {
+    type: "password",
+    id: "secret",
+    autocomplete: "off",
+    spellcheck: "false",
+    placeholder: "xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx",
+    required: true,
+  });
   const take = (event) => {
     event.preventDefault();
     keepToken(document.getElementById("secret").value.trim());
     changed();
   };
-  return h("form", { class: "sign-in", onsubmit: take }, h("label", { for: "secret" }, "Secret of your token"), field,
-    h("button", { class: "button main" }, "Sign in"));
+  return h(
+    "form",
+    { class: "sign-in", onsubmit: take },
+    h("label", { for: "secret" }, "Secret of your token"),
+    field,
+    h("button", { class: "button main" }, "Sign in"),
+  );
 }
 
 /** What is shown instead of a page that the API refuses. */
@@ -26,8 +37,15 @@ export function signIn(message, title) {
   const words = token()
     ? "Your token does not let you see this. Sign in with another one, or ask who made it for the right policy."
     : "This cluster asks who you are. Sign in with the secret of a token.";
-  return h("div", {}, headline(title), h("p", { class: "lead" }, words), h("p", { class: "dim" }, `The agent says: ${message}`), form(),
-    h("p", { class: "dim" }, "Or type ", h("code", {}, "lepa ui -authenticate"), " where you have one."));
+  return h(
+    "div",
+    {},
+    headline(title),
+    h("p", { class: "lead" }, words),
+    h("p", { class: "dim" }, `The agent says: ${message}`),
+    form(),
+    h("p", { class: "dim" }, "Or type ", h("code", {}, "lepa ui -authenticate"), " where you have one."),
+  );
 }
 
 export const tokensPage = {
@@ -42,18 +60,30 @@ export const tokensPage = {
     }
   },
   view({ self, refused }) {
-    const out = () => { keepToken(""); notice("Signed out."); changed(); };
+    const out = () => {
+      keepToken("");
+      notice("Signed out.");
+      changed();
+    };
     if (!token())
-      return h("div", {}, headline("Sign in"), h("p", { class: "lead" }, "The secret stays in this tab, and is forgotten when it is closed."), form());
-    const said = refused ? nothing(`The agent does not know this token: ${refused}`) : facts(
-      ["Name", self.Name || "–"],
-      ["Accessor", h("code", {}, self.AccessorID)],
-      ["Type", badge(self.Type)],
-      ["Policies", (self.Policies ?? []).join(", ") || "–"],
-      ["Roles", (self.Roles ?? []).map((role) => role.Name).join(", ") || "–"],
-      ["Made", ago(self.CreateTime)],
-      ["Ends", self.ExpirationTime ? new Date(self.ExpirationTime).toLocaleString() : "never"],
-    );
+      return h(
+        "div",
+        {},
+        headline("Sign in"),
+        h("p", { class: "lead" }, "The secret stays in this tab, and is forgotten when it is closed."),
+        form(),
+      );
+    const said = refused
+      ? nothing(`The agent does not know this token: ${refused}`)
+      : facts(
+          ["Name", self.Name || "–"],
+          ["Accessor", h("code", {}, self.AccessorID)],
+          ["Type", badge(self.Type)],
+          ["Policies", (self.Policies ?? []).join(", ") || "–"],
+          ["Roles", (self.Roles ?? []).map((role) => role.Name).join(", ") || "–"],
+          ["Made", ago(self.CreateTime)],
+          ["Ends", self.ExpirationTime ? new Date(self.ExpirationTime).toLocaleString() : "never"],
+        );
     return h("div", {}, headline("Signed in", h("span", { class: "grow" }), button("Sign out", out)), said);
   },
 };
