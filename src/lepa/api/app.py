@@ -25,6 +25,7 @@ from lepa.api import (
     kv,
     openapi,
     resources,
+    serving,
     streams,
     variables,
     volumes,
@@ -42,6 +43,7 @@ log = logging.getLogger(__name__)
 ROUTES: tuple[Route, ...] = (
     *jobs.ROUTES,
     *resources.ROUTES,
+    *serving.ROUTES,
     *kv.ROUTES,
     *volumes.ROUTES,
     *files.ROUTES,

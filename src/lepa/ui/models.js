@@ -1,39 +1,32 @@
-// Models that are served: the jobs of serving clusters, and the applications where the registry is kept in variables.
+// Models that are served: the jobs of serving clusters, and what their query frontends say of latency and throughput.
 
 import { links, place, segment } from "./api.js";
 import { badge, bar, facts, h, headline, nothing, row, section, table } from "./dom.js";
 import { stateOf, tally } from "./jobs.js";
 
 const MODEL_JOBS_MAX = 1000;
-const EVERY_MS = 10_000;
-const DEFAULT_PATH = "serving";
-const STORE = "--store";
+const EVERY_MS = 5000;
 
-/** The registry behind a `vars://HOST/PATH` store, or null. It is compressed JSON in base64, cut to what variables hold. */
-async function registry(api, url, namespace) {
-  const path = new URL(url.replace(/^vars:/, "http:")).pathname.replace(/^\/|\/$/g, "") || DEFAULT_PATH;
-  const read = async (rest) => (await api.maybe(`var/${path}/${rest}`, { namespace }))?.Items;
-  const head = await read("registry");
-  if (!head) return null;
-  let text = "";
-  for (let part = 0; part < Number(head.parts); part++)
-    text += (await read(`registry/${head.side}/${part}`))?.body ?? "";
-  const packed = Uint8Array.from(atob(text), (letter) => letter.codePointAt(0));
-  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
-  return JSON.parse(await new Response(stream).text());
-}
-
-/** What a job says of itself: its meta, and the store of a management frontend. */
+/** A job of a serving cluster with its meta, which says what it is for. */
 async function described(api, stub) {
   const job = await api.maybe(`job/${segment(stub.ID)}`, { namespace: stub.Namespace });
-  const args = job?.TaskGroups?.[0]?.Tasks?.[0]?.Config?.args ?? [];
-  const at = args.indexOf(STORE);
-  return {
-    ...stub,
-    meta: job?.Meta ?? {},
-    cpu: job?.TaskGroups?.[0]?.Tasks?.[0]?.Resources ?? {},
-    store: at < 0 ? "" : args[at + 1],
-  };
+  return { ...stub, meta: job?.Meta ?? {} };
+}
+
+/** Rows of all query frontends as one each: each query is asked of one of them, and the slowest tells the latency. */
+function joined(frontends, kind, key) {
+  const found = new Map();
+  for (const row of frontends.flatMap((each) => each[kind])) {
+    const known = found.get(key(row));
+    if (!known) {
+      found.set(key(row), { ...row });
+      continue;
+    }
+    for (const name of ["predictions", "defaults", "failures", "queued", "rate_1min"]) known[name] += row[name] ?? 0;
+    for (const name of ["p50_ms", "p99_ms", "replicas", "batch_p50", "batch_limit"])
+      known[name] = Math.max(known[name] ?? 0, row[name] ?? 0);
+  }
+  return found;
 }
 
 export const modelsPage = {
@@ -46,45 +39,25 @@ export const modelsPage = {
       filter: 'ID matches "^clipper-"',
       per_page: MODEL_JOBS_MAX,
     });
-    const jobs = [];
-    for (const stub of value ?? []) jobs.push(await described(api, stub));
     const clusters = new Map();
-    for (const job of jobs.filter((each) => each.meta.clipper_cluster && !each.Stop)) {
-      const key = `${job.Namespace}/${job.meta.clipper_cluster}`;
-      if (!clusters.has(key))
-        clusters.set(key, {
-          name: job.meta.clipper_cluster,
-          namespace: job.Namespace,
-          models: [],
-          parts: [],
-          registry: null,
-        });
-      const cluster = clusters.get(key);
-      (job.meta.model_name ? cluster.models : cluster.parts).push(job);
+    for (const stub of value ?? []) {
+      const job = await described(api, stub);
+      const name = job.meta.clipper_cluster;
+      if (!name || job.Stop) continue;
+      const key = `${job.Namespace}/${name}`;
+      if (!clusters.has(key)) clusters.set(key, { name, namespace: job.Namespace, models: [], parts: [] });
+      clusters.get(key)[job.meta.model_name ? "models" : "parts"].push(job);
     }
-    for (const cluster of clusters.values()) {
-      const store = cluster.parts.find((job) => job.store.startsWith("vars://"))?.store;
-      if (store) cluster.registry = await registry(api, store, cluster.namespace).catch(() => null);
-      cluster.instances = await api.maybe(
-        `service/clipper-${cluster.name}-query-frontend-service`,
-        { namespace: cluster.namespace },
-        [],
-      );
-    }
+    for (const cluster of clusters.values())
+      cluster.frontends = await api.maybe(`serving/${segment(cluster.name)}`, { namespace: cluster.namespace }, []);
     return { clusters: [...clusters.values()].sort((one, other) => one.name.localeCompare(other.name)) };
   },
   view({ clusters }) {
-    if (!clusters.length)
-      return h(
-        "div",
-        {},
-        headline("Models"),
-        nothing(
-          "No models are served yet. Deploy one; its serving cluster is started with it:",
-          "lepa model deploy model.pkl -app digits",
-        ),
-      );
-    return h("div", {}, headline("Models"), clusters.map(shown));
+    const empty = nothing(
+      "No models are served yet. Deploy one; its serving cluster is started with it:",
+      "lepa model deploy model.pkl -app digits",
+    );
+    return h("div", {}, headline("Models"), clusters.length ? clusters.map(shown) : empty);
   },
 };
 
@@ -98,73 +71,66 @@ function replicas(job) {
   );
 }
 
+const milliseconds = (value) => (value ? `${value < 10 ? value.toFixed(1) : Math.round(value)} ms` : "–");
+const rate = (value) => (value < 10 ? value.toFixed(1) : String(Math.round(value)));
+
 function shown(cluster) {
-  const { registry: known } = cluster;
-  const address = cluster.instances[0] ? `${cluster.instances[0].Address}:${cluster.instances[0].Port}` : "";
+  const figures = joined(cluster.frontends, "Models", (each) => `${each.model}:${each.version}`);
   const models = cluster.models.map((job) => {
-    const { model_name: name, model_version: version } = job.meta;
+    const { model_name: name, model_version: version, input_type: input, image } = job.meta;
+    const now = figures.get(`${name}:${version}`);
     return row(
       `${name}:${version}`,
-      h("a", { class: "name", href: links.job(job.ID, job.Namespace) }, name),
-      [version, known?.current?.[name] === version ? [" ", badge("current", "accent")] : null],
+      h("a", { class: "name", href: links.job(job.ID, job.Namespace), title: image }, `${name}:${version}`),
       badge(stateOf(job)),
       replicas(job),
-      job.meta.input_type ?? "–",
-      h("span", { class: "dim" }, job.meta.image ?? "–"),
+      input ?? "–",
+      ...(now
+        ? [rate(now.rate_1min), milliseconds(now.p50_ms), milliseconds(now.p99_ms), String(now.queued)]
+        : ["–", "–", "–", "–"]),
+      now ? `${Math.round(now.batch_p50)} of ${now.batch_limit}` : "–",
     );
   });
-  const applications = Object.values(known?.applications ?? {}).map((app) =>
+  const applications = [...joined(cluster.frontends, "Applications", (each) => each.name).values()].map((each) =>
     row(
-      app.name,
-      h("span", { class: "name" }, app.name),
-      app.linked_models?.join(", ") || "none yet",
-      (app.policy ?? "").replace("SelectionPolicy", "") || "Default output",
-      `${app.latency_slo_micros / 1000} ms`,
-      app.input_type,
-      h("code", {}, app.default_output),
+      each.name,
+      h("span", { class: "name" }, each.name),
+      each.arms.join(", ") || "none yet",
+      each.policy.replace("SelectionPolicy", ""),
+      rate(each.rate_1min),
+      each.predictions ? `${Math.round((100 * each.defaults) / each.predictions)} %` : "–",
+      milliseconds(each.p50_ms),
+      [milliseconds(each.p99_ms), each.p99_ms > each.slo_ms ? [" ", badge("too slow", "bad")] : null],
+      milliseconds(each.slo_ms),
     ),
   );
+  const part = (job) => [
+    h("a", { href: links.job(job.ID, job.Namespace) }, job.ID.replace(`clipper-${cluster.name}-`, "")),
+    " ",
+    badge(stateOf(job)),
+    " ",
+  ];
+  const frontend = (each) => [h("code", {}, each.Address), each.Error ? ` ${each.Error}` : "", " "];
   return section(
     `Serving cluster ${cluster.name}`,
     facts(
       ["Namespace", cluster.namespace],
-      [
-        "Parts",
-        cluster.parts.map((job) => [
-          h("a", { href: links.job(job.ID, job.Namespace) }, job.ID.replace(`clipper-${cluster.name}-`, "")),
-          " ",
-          badge(stateOf(job)),
-          " ",
-        ]),
-      ],
-      ["Query frontends", cluster.instances.map((each) => h("code", {}, `${each.Address}:${each.Port} `))],
+      ["Parts", cluster.parts.map(part)],
+      ["Query frontends", cluster.frontends.map(frontend)],
     ),
-    known
-      ? table(
-          "Applications",
-          ["Application", "Models", "Selection", "Answers within", "Input", "Default output"],
-          applications,
-          nothing("No applications yet."),
-        )
-      : h(
-          "p",
-          { class: "dim" },
-          "Applications are kept by the management frontend itself: ",
-          h("code", {}, "lepa app list"),
-          " shows them.",
-        ),
+    h("h3", {}, "Applications"),
+    table(
+      "Applications",
+      ["Application", "Models", "Selection", ">Queries/s", ">Defaults", ">p50", ">p99", ">Objective"],
+      applications,
+      nothing("No applications yet.", "lepa app register digits"),
+    ),
+    h("h3", {}, "Models"),
     table(
       "Models",
-      ["Model", "Version", "State", "Replicas", "Input", "Image"],
+      ["Model", "State", "Replicas", "Input", ">Outputs/s", ">p50", ">p99", ">Queued", "Batch"],
       models,
       nothing("No model is deployed in this cluster.", "lepa model deploy model.pkl"),
-    ),
-    h(
-      "p",
-      { class: "dim" },
-      "Latency, throughput and batches as they are now: ",
-      h("code", {}, "lepa model top"),
-      address ? [", or ", h("code", {}, `curl ${address}/metrics`)] : null,
     ),
   );
 }
