@@ -1,7 +1,7 @@
 """What the query frontends of a serving cluster do now, asked by the agent for callers who reach only the agent.
 
-The frontends are the instances of the cluster's service, which the caller must be allowed to read. Each is asked for its
-`GET /top`, and only figures of that shape are passed on: a service that is something else gives an error, not its
+The frontends are the instances of the cluster's service, which the caller must be allowed to read. Each is asked for
+its `GET /top`, and only figures of that shape are passed on: a service that is something else gives an error, not its
 answer, so nobody reads other addresses through an agent.
 """
 

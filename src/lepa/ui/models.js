@@ -72,7 +72,7 @@ function replicas(job) {
 }
 
 const milliseconds = (value) => (value ? `${value < 10 ? value.toFixed(1) : Math.round(value)} ms` : "–");
-const rate = (value) => (value < 10 ? value.toFixed(1) : String(Math.round(value)));
+const rate = (value) => (value < 0 ? "–" : value < 10 ? value.toFixed(1) : String(Math.round(value)));
 
 function shown(cluster) {
   const figures = joined(cluster.frontends, "Models", (each) => `${each.model}:${each.version}`);

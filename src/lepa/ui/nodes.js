@@ -27,7 +27,7 @@ import { confirmed } from "./talk.js";
 
 const EVERY_MS = 6000;
 const LIVE = 'ClientStatus == "running" or ClientStatus == "pending"';
-const HUES = 360;
+const GOLDEN_ANGLE = 137.508;
 const HOUR_NS = 3_600_000_000_000;
 
 /** What an allocation has of its node: MHz and MiB. */
@@ -261,7 +261,7 @@ function actions(node, visit) {
 function hue(text) {
   let sum = 7;
   for (const letter of text) sum = (sum * 31 + letter.codePointAt(0)) % 1_000_003;
-  return sum % HUES;
+  return Math.round((sum * GOLDEN_ANGLE) % 360);
 }
 
 function packed(node, name, say) {

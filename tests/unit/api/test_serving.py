@@ -51,7 +51,7 @@ def instance(port: int | None) -> ServiceRegistration:
 
 async def test_each_frontend_tells_its_figures(http: Any, parts: Any, frontend: TestServer, other: TestServer) -> None:
     parts.caller.answers["Service.Get"] = (instance(frontend.port), instance(other.port), instance(None))
-    answer = await http.get("/v1/serving/c?namespace=apps")
+    answer = await http.get("/v1/serving/Digits?namespace=apps")
     assert "swordfish" not in await answer.text()
     good, wrong, silent = await answer.json()
     assert good["Address"] == f"127.0.0.1:{frontend.port}"
@@ -59,9 +59,9 @@ async def test_each_frontend_tells_its_figures(http: Any, parts: Any, frontend: 
     assert (wrong["Error"], wrong["Applications"]) == ("this is no query frontend", [])
     assert silent["Error"].startswith("the query frontend does not answer")
     asked = parts.caller.last()
-    assert (asked.id, asked.namespace) == ("clipper-c-query-frontend-service", "apps")
+    assert (asked.id, asked.namespace) == ("clipper-Digits-query-frontend-service", "apps")
 
 
 async def test_who_may_not_read_the_service_gets_no_figures(http: Any, parts: Any) -> None:
     parts.caller.answers["Service.Get"] = LepaError("denied", "Permission denied")
-    assert (await http.get("/v1/serving/c")).status == 403
+    assert (await http.get("/v1/serving/Digits")).status == 403
