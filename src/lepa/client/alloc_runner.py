@@ -6,18 +6,13 @@ that out. The runner never talks to the servers: `report` tells the client that 
 
 import asyncio
 import contextlib
-import logging
-import shutil
-import ssl
-from collections.abc import Callable, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
 
 import aiohttp
 from msgspec.structs import replace
 
-from lepa.client import instances, migration, task_env, task_events, task_lifecycle
+from lepa.client import instances, task_env, task_events, task_lifecycle
 from lepa.client.alloc_dir import AllocDir
 from lepa.client.alloc_health import AllocHealth
 from lepa.client.alloc_services import GROUP, AllocServices, checks_count
@@ -25,6 +20,7 @@ from lepa.client.checks import Checks
 from lepa.client.csi.mounts import CsiMounts
 from lepa.client.csi.plugins import CsiPluginHook, CsiPlugins
 from lepa.client.devices import Devices
+from lepa.client.ephemeral_disk import DiskParts, EphemeralDisk
 from lepa.client.hooks.protocol import HookError, QuietHook, Setup, TaskHook
 from lepa.client.instances import Check, Source
 from lepa.client.local_state import LocalState, TaskRecord
@@ -42,11 +38,8 @@ from lepa.kit.tasks import Tasks
 from lepa.model.allocation import Allocation, AllocDeploymentStatus, TaskEvent, TaskState
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.job import Job, TaskGroup
-from lepa.model.migration import MigrateSource
 from lepa.model.node import Node
 from lepa.model.task import Task
-
-log = logging.getLogger(__name__)
 
 Hooks = Callable[[AllocDir, Place], list[TaskHook]]
 """Makes the hooks of one task, in their order."""
@@ -59,8 +52,7 @@ class NodeParts:
     """What all allocations of a node share.
 
     may_start: set once the servers have been asked what should run here. earlier: allocations on this node that have
-    to end before a new one starts. builders: how many directories are made at a time; more threads than a few only
-    keep the event loop from its turn.
+    to end before a new one starts.
     """
 
     node: Callable[[], Node]
@@ -75,14 +67,12 @@ class NodeParts:
     hooks: Hooks
     may_start: asyncio.Event
     earlier: "Callable[[Allocation], list[AllocRunner]]"
-    migrate_source: Callable[[str], MigrateSource | None]
-    builders: asyncio.Semaphore
+    disk: DiskParts
     networks: Networks
     volumes: CsiMounts
     csi_plugins: CsiPlugins
     kill_timeout_max_s: float = 30.0
     options: Mapping[str, str] = field(default_factory=dict)
-    agents_tls: ssl.SSLContext | None = None
     devices: Devices = field(default_factory=Devices)
 
 
@@ -288,55 +278,27 @@ class AllocRunner:
         self._report(self.alloc.id)
 
     async def _prepare(self) -> bool:
-        """Wait for those that have to end first, and make the directories; False when that failed."""
-        incoming = self.directory.path / migration.INCOMING
-        fresh = not self.directory.path.exists() or incoming.exists()
-        earlier = self._parts.earlier(self.alloc) if fresh else []
-        await self._wait_for(earlier)
+        """Set up the disk, the network and the volumes, in this order; False when that failed."""
+        return await self._make_disk() and await self._attach() and await self._mount_volumes()
+
+    async def _make_disk(self) -> bool:
+        """Make or take up the directories, with the data of the allocation before; False when that failed."""
+        disk = EphemeralDisk(
+            self.alloc,
+            self._group,
+            self.directory,
+            self._parts.disk,
+            stopping=lambda: self._stopping,
+            news=self._news,
+        )
         try:
-            async with self._parts.builders:
-                if fresh and self._migrates and not earlier:
-                    await asyncio.to_thread(self.directory.expect_data, migration.INCOMING)
-                await asyncio.to_thread(self.directory.build, list(self.runners))
-            for runner in earlier:
-                if runner.sticky and runner.alloc.id == self.alloc.previous_allocation:
-                    await asyncio.to_thread(self.directory.inherit, runner.directory, list(self.runners))
-        except OSError as error:
-            self._setup_failed(f"cannot make directories: {error}")
-            return False
-        if fresh and self._migrates and not earlier:
-            await self._fetch_data(incoming)
-        return await self._attach() and await self._mount_volumes()
-
-    @property
-    def _migrates(self) -> bool:
-        disk = self._group.ephemeral_disk
-        return disk.sticky and disk.migrate and bool(self.alloc.previous_allocation)
-
-    async def _fetch_data(self, incoming: Path) -> None:
-        """Fetch the data of the allocation before from its node. What cannot be had is told; the disk is empty then.
-
-        `incoming` is there until all has come, so that an agent which starts in the middle begins again.
-        """
-        await self._parts.may_start.wait()
-        source = self._parts.migrate_source(self.alloc.id)
-        told = f"data of allocation {self.alloc.previous_allocation} are gone with its node; the disk is empty"
-        if source is not None:
-            told = await self._fetch_from(source)
-        await asyncio.to_thread(shutil.rmtree, incoming, ignore_errors=True)
-        for runner in self.runners.values():
-            runner.note("Task hook message", told)
-
-    async def _mount_volumes(self) -> bool:
-        """Mount the group's CSI volumes, or take up those that are mounted; False when that failed."""
-        try:
-            found = await self._parts.volumes.mount(self.alloc, self._group, lambda: self._stopping)
+            told = await disk.prepare(self._parts.earlier(self.alloc) if disk.fresh else [])
         except LepaError as error:
-            self._setup_failed(f"cannot mount volumes: {error.message}")
+            self._setup_failed(error.message)
             return False
-        if found:
-            self._csi_volumes = found
-            self._replace_places()
+        if told:
+            for runner in self.runners.values():
+                runner.note("Task hook message", told)
         return True
 
     async def _attach(self) -> bool:
@@ -351,35 +313,17 @@ class AllocRunner:
             self._replace_places()
         return True
 
-    async def _fetch_from(self, source: MigrateSource) -> str:
-        """What came of it, in a sentence; given up when nobody wants the allocation any more."""
-        disk, names, previous = self._group.ephemeral_disk, list(self.runners), self.alloc.previous_allocation
-        fetch = migration.fetch(
-            self._parts.http, source, previous, self.directory, names, disk.size_mb, self._parts.agents_tls
-        )
-        async with Tasks("client.migration") as tasks:
-            fetching = tasks.start("fetch", _outcome(fetch))
-            while not (fetching.done() or self._stopping):
-                self._news.clear()
-                noticed = tasks.start("news", self._news.wait())
-                await asyncio.wait([fetching, noticed], return_when=asyncio.FIRST_COMPLETED)
-                noticed.cancel()
-            if not fetching.done():
-                return "data were not moved: the allocation was stopped first"
-            outcome = fetching.result()
-        if isinstance(outcome, LepaError):
-            log.warning("data were not moved alloc_id=%s error=%s", self.alloc.id, outcome.message)
-            return f"{outcome.message}; the disk is empty"
-        return f"data of allocation {previous} were moved from {source.address}: {outcome} bytes"
-
-    async def _wait_for(self, earlier: Iterable["AllocRunner"]) -> None:
-        for runner in earlier:
-            async with Tasks("client.earlier") as tasks:
-                ended = tasks.start("ended", runner.finished.wait())
-                while not (ended.done() or self._stopping):
-                    self._news.clear()
-                    noticed = tasks.start("news", self._news.wait())
-                    await asyncio.wait([ended, noticed], return_when=asyncio.FIRST_COMPLETED)
+    async def _mount_volumes(self) -> bool:
+        """Mount the group's CSI volumes, or take up those that are mounted; False when that failed."""
+        try:
+            found = await self._parts.volumes.mount(self.alloc, self._group, lambda: self._stopping)
+        except LepaError as error:
+            self._setup_failed(f"cannot mount volumes: {error.message}")
+            return False
+        if found:
+            self._csi_volumes = found
+            self._replace_places()
+        return True
 
     def _setup_failed(self, reason: str) -> None:
         for runner in self.runners.values():
@@ -579,14 +523,6 @@ def job_and_group(alloc: Allocation) -> tuple[Job, TaskGroup]:
     if job is None or group is None or not group.tasks:
         raise not_found(f'allocation {alloc.id} names a task group "{alloc.task_group}" that its job does not have')
     return job, group
-
-
-async def _outcome(work: Coroutine[Any, Any, int]) -> int | LepaError:
-    """What `work` returned or raised, as a value."""
-    try:
-        return await work
-    except LepaError as error:
-        return error
 
 
 def _is_canary(alloc: Allocation) -> bool:

@@ -31,6 +31,7 @@ from lepa.client.csi.controller import CsiController
 from lepa.client.csi.mounts import CsiMounts
 from lepa.client.csi.plugins import CsiPlugins
 from lepa.client.devices import Devices
+from lepa.client.ephemeral_disk import DiskParts
 from lepa.client.figures import Placed, allocation_figures, happenings, node_figures
 from lepa.client.fingerprint.registry import Fingerprint
 from lepa.client.hooks.artifact_http import guarded_session
@@ -265,14 +266,21 @@ class Client:
             hooks=self._hooks,
             may_start=self._allocations.may_start,
             earlier=self._allocations.earlier,
-            migrate_source=self._allocations.migrate_sources.get,
-            builders=asyncio.Semaphore(BUILDERS_MAX),
+            disk=self._disk_parts(),
             networks=self._networks,
             volumes=self._csi_mounts,
             csi_plugins=self._csi_plugins,
             kill_timeout_max_s=self._settings.max_kill_timeout_s,
             devices=self._devices,
-            agents_tls=self._agents_tls,
+        )
+
+    def _disk_parts(self) -> DiskParts:
+        return DiskParts(
+            self._http,
+            self._allocations.may_start,
+            self._allocations.migrate_sources.get,
+            asyncio.Semaphore(BUILDERS_MAX),
+            self._agents_tls,
         )
 
     def _host_environment(self) -> dict[str, str]:
