@@ -79,7 +79,7 @@ def probe(request: Any) -> Any:
 
 def controller_capabilities(request: Any) -> Any:
     found = message("GetCapabilitiesResponse")()
-    for able in (csi.CREATE_DELETE, csi.PUBLISH, csi.LIST, csi.SNAPSHOT, csi.LIST_SNAPSHOTS):
+    for able in (csi.CREATE_DELETE, csi.PUBLISH, csi.LIST, csi.SNAPSHOT, csi.LIST_SNAPSHOTS, csi.EXPAND):
         found.capabilities.add().rpc.type = able
     return found
 
@@ -99,6 +99,15 @@ def create(request: Any) -> Any:
     made.volume.volume_id, made.volume.capacity_bytes = name, request.capacity_range.required_bytes
     made.volume.volume_context["from"] = "storage"
     return made
+
+
+def expand(request: Any) -> Any:
+    facts, wanted = read(request.volume_id), request.capacity_range.required_bytes
+    if request.HasField("volume_capability") != bool(facts["attached"]):
+        raise Refused(grpc.StatusCode.INVALID_ARGUMENT, "told to be used otherwise than it is")
+    write(request.volume_id, facts | {"size": wanted})
+    note(f"expand {request.volume_id} {wanted}")
+    return message("ControllerExpandVolumeResponse")(capacity_bytes=wanted, node_expansion_required=True)
 
 
 def delete(request: Any) -> Any:
@@ -168,7 +177,8 @@ def list_snapshots(request: Any) -> Any:
 
 def node_capabilities(request: Any) -> Any:
     found = message("GetCapabilitiesResponse")()
-    found.capabilities.add().rpc.type = csi.STAGE
+    for able in (csi.STAGE, csi.NODE_EXPAND):
+        found.capabilities.add().rpc.type = able
     return found
 
 
@@ -198,6 +208,13 @@ def publish(request: Any) -> Any:
     return message("Empty")()
 
 
+def node_expand(request: Any) -> Any:
+    if not (is_mounted(request.volume_path) and is_mounted(request.staging_target_path)):
+        raise Refused(grpc.StatusCode.NOT_FOUND, f"{request.volume_id} is not mounted at {request.volume_path}")
+    note(f"node-expand {request.volume_id} {request.capacity_range.required_bytes}")
+    return message("NodeExpandVolumeResponse")(capacity_bytes=request.capacity_range.required_bytes)
+
+
 def unpublish(request: Any) -> Any:
     target = Path(request.target_path)
     while is_mounted(target):
@@ -222,6 +239,7 @@ METHODS = {
     "Controller/ControllerGetCapabilities": (controller_capabilities, "Empty"),
     "Controller/CreateVolume": (create, "CreateVolumeRequest"),
     "Controller/DeleteVolume": (delete, "DeleteVolumeRequest"),
+    "Controller/ControllerExpandVolume": (expand, "ControllerExpandVolumeRequest"),
     "Controller/ControllerPublishVolume": (attach, "ControllerPublishVolumeRequest"),
     "Controller/ControllerUnpublishVolume": (detach, "ControllerUnpublishVolumeRequest"),
     "Controller/ValidateVolumeCapabilities": (validate, "ValidateVolumeCapabilitiesRequest"),
@@ -233,6 +251,7 @@ METHODS = {
     "Node/NodeGetInfo": (node_info, "Empty"),
     "Node/NodeStageVolume": (stage, "NodeStageVolumeRequest"),
     "Node/NodePublishVolume": (publish, "NodePublishVolumeRequest"),
+    "Node/NodeExpandVolume": (node_expand, "NodeExpandVolumeRequest"),
     "Node/NodeUnpublishVolume": (unpublish, "NodeUnpublishVolumeRequest"),
     "Node/NodeUnstageVolume": (unstage, "NodeUnstageVolumeRequest"),
 }

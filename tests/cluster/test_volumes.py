@@ -25,7 +25,7 @@ id = "{name}"
 name = "{name}"
 type = "csi"
 plugin_id = "dir"
-capacity_min = "1MiB"
+capacity_min = "{size}"
 capability {{
   access_mode = "single-node-writer"
   attachment_mode = "file-system"
@@ -67,9 +67,10 @@ class Place(NamedTuple):
         found = self.server.get("/v1/volumes/external?plugin_id=dir")["Volumes"]
         return next(list(v["PublishedExternalNodeIDs"]) for v in found if v["ExternalID"] == f"vol-{name}")
 
-    def create(self, name: str) -> None:
-        """A CSI volume."""
-        assert f"with ID {name}" in self.server.lepa("volume", "create", "-", stdin=CSI_SPEC.format(name=name))
+    def create(self, name: str, size: str = "1MiB") -> None:
+        """A CSI volume; one that is there is changed."""
+        spec = CSI_SPEC.format(name=name, size=size)
+        assert f"with ID {name}" in self.server.lepa("volume", "create", "-", stdin=spec)
 
     def users(self, name: str) -> list[str]:
         return [alloc["JobID"] for alloc in self.server.get(f"/v1/volume/csi/{name}")["Allocations"]]
@@ -198,6 +199,11 @@ def test_a_csi_volume_follows_its_job_over_machines(place: Place) -> None:
     refused = place.server.request("DELETE", "/v1/volume/csi/v")
     assert (refused.status, refused.text) == (500, "volume in use: v")
     assert "single-node-writer" in place.server.lepa("volume", "status", "v")
+    place.create("v", "2MiB")
+    assert place.server.get("/v1/volume/csi/v")["Capacity"] == 2 << 20
+    asked = [call for call in place.calls() if "expand" in call]
+    assert [call.split()[1:] for call in asked[:-1]] == [["expand", "vol-v", "2097152"]]
+    assert asked[-1] == "one node-expand vol-v 2097152"
     place.one.kill9()
     place.one.start()
     purge(place, "first")
@@ -209,6 +215,9 @@ def test_a_csi_volume_follows_its_job_over_machines(place: Place) -> None:
     purge(place, "second")
     wait_until(lambda: place.attached("v") == [], 60.0)
     assert place.calls()[-3:] == ["two unpublish vol-v", "two unstage vol-v", place.calls()[-1]]
+    wait_until(lambda: place.users("v") == [], 60.0)
+    place.server.lepa("volume", "register", "-", stdin=CSI_SPEC.format(name="v", size="3MiB"))
+    assert place.calls()[-1].endswith(" expand vol-v 3145728")
     assert "Successfully deleted" in place.server.lepa("volume", "delete", "v")
     assert not (place.storage / "vol-v").exists()
 
@@ -241,7 +250,7 @@ def test_each_allocation_has_its_own_and_snapshots_become_volumes(place: Place) 
         eventually(lambda a=alloc, n=number: place.output(a).startswith(n))
         assert (place.storage / f"vol-own[{number}]" / "log").read_text().startswith(number)
     assert "snap-s1" in place.server.lepa("volume", "snapshot", "create", "own[1]", "s1")
-    spec = CSI_SPEC.format(name="copy") + 'snapshot_id = "snap-s1"\n'
+    spec = CSI_SPEC.format(name="copy", size="1MiB") + 'snapshot_id = "snap-s1"\n'
     place.server.lepa("volume", "create", "-", stdin=spec)
     assert (place.storage / "vol-copy" / "log").read_text().startswith("1")
     assert "snap-s1" in place.server.lepa("volume", "snapshot", "list", "-plugin", "dir")

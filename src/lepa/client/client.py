@@ -373,6 +373,7 @@ class Client:
             "host-volume.register": self._host_volumes.register,
             "host-volume.delete": self._host_volumes.delete,
             "csi.node-detach": self._csi_mounts.detach,
+            "csi.node-expand": self._csi_mounts.expand,
             **CsiController(self._csi_plugins).handlers(),
         }
 

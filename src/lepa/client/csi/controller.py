@@ -7,6 +7,7 @@ from lepa.client.csi import messages as csi
 from lepa.client.csi.messages import message
 from lepa.client.csi.plugins import CsiPlugins
 from lepa.model.errors import LepaError
+from lepa.model.job import CSIMountOptions
 from lepa.model.volume import CSISnapshot, CSIVolume, CSIVolumeExternalStub
 from lepa.model.wire import from_builtins, to_builtins
 
@@ -26,6 +27,7 @@ class CsiController:
         return {
             "csi.create": self.create,
             "csi.validate": self.validate,
+            "csi.expand": self.expand,
             "csi.delete": self.delete,
             "csi.attach": self.attach,
             "csi.detach": self.detach,
@@ -81,6 +83,17 @@ class CsiController:
         if not answer.HasField("confirmed"):
             raise LepaError("invalid", f"the storage does not offer volume {volume.external_id} so: {answer.message}")
         return {}
+
+    async def expand(self, body: Body) -> dict[str, Any]:
+        """Give a volume more room; whether its nodes have something to do then is told."""
+        volume = from_builtins(dict(body), CSIVolume)
+        request = message("ControllerExpandVolumeRequest")(volume_id=volume.external_id, secrets=volume.secrets)
+        request.capacity_range.required_bytes = volume.requested_capacity_min
+        request.capacity_range.limit_bytes = volume.requested_capacity_max
+        if volume.access_mode:
+            request.volume_capability.CopyFrom(_capability(volume, volume.access_mode, volume.attachment_mode))
+        answer = await self._call(body, "ControllerExpandVolume", request)
+        return {"Capacity": answer.capacity_bytes, "NodeExpansionRequired": answer.node_expansion_required}
 
     async def delete(self, body: Body) -> dict[str, Any]:
         """Remove a volume with what is in it."""
@@ -166,11 +179,12 @@ class CsiController:
 
 
 def _capabilities(volume: CSIVolume) -> list[Any]:
-    options = volume.mount_options
-    fs_type, flags = (options.fs_type, options.mount_flags) if options is not None else ("", ())
-    return [
-        csi.capability(each.access_mode, each.attachment_mode, fs_type, flags) for each in volume.requested_capabilities
-    ]
+    return [_capability(volume, each.access_mode, each.attachment_mode) for each in volume.requested_capabilities]
+
+
+def _capability(volume: CSIVolume, access_mode: str, attachment_mode: str) -> Any:
+    options = volume.mount_options or CSIMountOptions()
+    return csi.capability(access_mode, attachment_mode, options.fs_type, options.mount_flags)
 
 
 def _page(body: Body) -> int:

@@ -58,6 +58,10 @@ _FIELDS: Final[dict[str, str]] = {
     ),
     "CreateVolumeResponse": "volume:Volume=1",
     "DeleteVolumeRequest": "volume_id:string=1 secrets:map=2",
+    "ControllerExpandVolumeRequest": (
+        "volume_id:string=1 capacity_range:CapacityRange=2 secrets:map=3 volume_capability:VolumeCapability=4"
+    ),
+    "ControllerExpandVolumeResponse": "capacity_bytes:int64=1 node_expansion_required:bool=2",
     "ControllerPublishVolumeRequest": (
         "volume_id:string=1 node_id:string=2 volume_capability:VolumeCapability=3 readonly:bool=4 secrets:map=5 "
         "volume_context:map=6"
@@ -99,6 +103,11 @@ _FIELDS: Final[dict[str, str]] = {
         "volume_capability:VolumeCapability=5 readonly:bool=6 secrets:map=7 volume_context:map=8"
     ),
     "NodeUnpublishVolumeRequest": "volume_id:string=1 target_path:string=2",
+    "NodeExpandVolumeRequest": (
+        "volume_id:string=1 volume_path:string=2 capacity_range:CapacityRange=3 staging_target_path:string=4 "
+        "volume_capability:VolumeCapability=5"
+    ),
+    "NodeExpandVolumeResponse": "capacity_bytes:int64=1",
     "NodeGetInfoResponse": "node_id:string=1 max_volumes_per_node:int64=2 accessible_topology:Topology=3",
 }
 """Message -> fields as `name:type=number`; `*` repeats, `map` is of texts to texts."""

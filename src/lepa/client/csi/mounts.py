@@ -100,7 +100,7 @@ class CsiMounts:
             block=use.request.attachment_mode == "block-device",
         )
         await self._remember(mounted)
-        async with self._turn(volume):
+        async with self._turn(mounted):
             await asyncio.to_thread(_make_directories, staging if stages else None, target.parent)
             await self._stage_and_publish(running, host, mounted, claimed, use)
         return mounted
@@ -161,9 +161,9 @@ class CsiMounts:
                     told = True
             await self._clock.sleep(CLAIM_PAUSE_S)
 
-    def _turn(self, volume: CSIVolume) -> asyncio.Lock:
+    def _turn(self, mounted: Mounted) -> asyncio.Lock:
         """One change of a volume on this node at a time: staging is shared."""
-        return self._turns.setdefault(f"{volume.namespace}/{volume.id}", asyncio.Lock())
+        return self._turns.setdefault(f"{mounted.namespace}/{mounted.volume_id}", asyncio.Lock())
 
     # Giving back
 
@@ -179,17 +179,38 @@ class CsiMounts:
 
     async def detach(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The servers want an allocation's volume off this node. Raises LepaError."""
+        for mounted in self._named(body):
+            await self._unmount(mounted)
+        return {}
+
+    def _named(self, body: Mapping[str, Any]) -> list[Mounted]:
         wanted = (body["AllocID"], body["Namespace"], body["VolumeID"])
-        for mounted in list(self._mounted.values()):
-            if (mounted.alloc_id, mounted.namespace, mounted.volume_id) == wanted:
-                await self._unmount(mounted)
+        return [each for each in self._mounted.values() if (each.alloc_id, each.namespace, each.volume_id) == wanted]
+
+    async def expand(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        """The storage gave an allocation's volume more room, and the node has to make it usable. Raises LepaError."""
+        for mounted in self._named(body):
+            running, info = await self._plugins.find(mounted.plugin_id)
+            if info.node_info is None or not info.node_info.supports_expand:
+                raise LepaError("unsupported", f"CSI plugin {mounted.plugin_id} cannot expand volumes on nodes")
+            inside = _Inside(self._plugins.volumes_of(mounted.plugin_id), running.inside)
+            request = message("NodeExpandVolumeRequest")(
+                volume_id=mounted.external_id,
+                volume_path=inside(mounted.target),
+                staging_target_path=inside(mounted.staging) if mounted.staging else "",
+                volume_capability=csi.capability(body["AccessMode"], body["AttachmentMode"]),
+            )
+            request.capacity_range.required_bytes = body["CapacityMin"]
+            request.capacity_range.limit_bytes = body["CapacityMax"]
+            async with self._turn(mounted):
+                await running.client.call("Node/NodeExpandVolume", request)
         return {}
 
     async def _unmount(self, mounted: Mounted) -> None:
         running, _ = await self._plugins.find(mounted.plugin_id)
         host = self._plugins.volumes_of(mounted.plugin_id)
         inside = _Inside(host, running.inside)
-        async with self._turns.setdefault(f"{mounted.namespace}/{mounted.volume_id}", asyncio.Lock()):
+        async with self._turn(mounted):
             unpublish = message("NodeUnpublishVolumeRequest")(
                 volume_id=mounted.external_id, target_path=inside(mounted.target)
             )

@@ -34,6 +34,7 @@ ANSWERS: Final = {
     "Identity/Probe": "ProbeResponse",
     "Controller/CreateVolume": "CreateVolumeResponse",
     "Controller/DeleteVolume": "Empty",
+    "Controller/ControllerExpandVolume": "ControllerExpandVolumeResponse",
     "Controller/ControllerPublishVolume": "ControllerPublishVolumeResponse",
     "Controller/ControllerUnpublishVolume": "Empty",
     "Controller/ValidateVolumeCapabilities": "ValidateVolumeCapabilitiesResponse",
@@ -46,6 +47,7 @@ ANSWERS: Final = {
     "Node/NodeUnstageVolume": "Empty",
     "Node/NodePublishVolume": "Empty",
     "Node/NodeUnpublishVolume": "Empty",
+    "Node/NodeExpandVolume": "NodeExpandVolumeResponse",
     "Node/NodeGetCapabilities": "GetCapabilitiesResponse",
     "Node/NodeGetInfo": "NodeGetInfoResponse",
 }

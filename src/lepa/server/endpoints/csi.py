@@ -1,5 +1,6 @@
 """CSI volumes, snapshots and plugins: what storage does is asked of the nodes that run its plugins."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -8,6 +9,7 @@ from msgspec.structs import replace
 from lepa.model import wire
 from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.volume import CSIClaim, CSIPlugin, CSISnapshot, CSITopology, CSIVolume, CSIVolumeExternalStub
+from lepa.model.volume_change import changed, must_expand
 from lepa.rpc import methods as m
 from lepa.rpc import volume_requests as v
 from lepa.rpc.requests import ReadRequest, Reply
@@ -89,37 +91,81 @@ class CsiEndpoints:
         return self._context.parts.replica.snapshot
 
     async def register(self, request: v.CSIVolumeWriteRequest) -> Reply[v.CSIVolumesWritten]:
-        """Register volumes that the storage has."""
-        for wanted in self._checked(request, create=False):
+        """Register volumes that the storage has, or change those that are registered."""
+        for given in self._checked(request, create=False):
+            wanted = await self._changed(given)
             if self._plugin(wanted.plugin_id).controller_required:
                 await self._ask(wanted.plugin_id, "csi.validate", wire.to_builtins(wanted))
             await self._store(wanted)
         return Reply(value=v.CSIVolumesWritten(), index=self._snapshot.index)
 
     async def create(self, request: v.CSIVolumeWriteRequest) -> Reply[v.CSIVolumesWritten]:
-        """Let the storage make volumes, and register them."""
+        """Let the storage make volumes, and register them; those that are registered are changed."""
         written = []
         for wanted in self._checked(request, create=True):
-            if self._snapshot.csi_volume(wanted.namespace, wanted.id) is not None:
-                raise LepaError("conflict", f"volume {wanted.id} exists already", http_status=500)
-            made = await self._ask(wanted.plugin_id, "csi.create", wire.to_builtins(wanted))
-            volume = replace(
-                wanted,
-                external_id=str(made["ExternalID"]),
-                capacity=int(made.get("Capacity") or 0),
-                context={**wanted.context, **(made.get("Context") or {})},
-                topologies=tuple(msgspec.convert(each, CSITopology) for each in made.get("Topologies") or ()),
-            )
+            known = self._known(wanted) is not None
+            volume = await self._changed(wanted) if known else await self._made(wanted)
             await self._store(volume)
             written.append(replace(volume, secrets={}))
         return Reply(value=v.CSIVolumesWritten(volumes=tuple(written)), index=self._snapshot.index)
 
+    def _known(self, wanted: CSIVolume) -> CSIVolume | None:
+        return self._snapshot.csi_volume(wanted.namespace, wanted.id)
+
+    async def _made(self, wanted: CSIVolume) -> CSIVolume:
+        made = await self._ask(wanted.plugin_id, "csi.create", wire.to_builtins(wanted))
+        return replace(
+            wanted,
+            external_id=str(made["ExternalID"]),
+            capacity=int(made.get("Capacity") or 0),
+            context={**wanted.context, **(made.get("Context") or {})},
+            topologies=tuple(msgspec.convert(each, CSITopology) for each in made.get("Topologies") or ()),
+        )
+
+    async def _changed(self, wanted: CSIVolume) -> CSIVolume:
+        """A volume as somebody wants it from now on, with the room that it asks for. Raises LepaError."""
+        present = self._known(wanted)
+        if present is None:
+            return wanted
+        claims = self._snapshot.csi_claims(present.namespace, present.id)
+        volume = changed(present, wanted, claims)
+        return await self._expanded(volume, claims) if must_expand(present, volume) else volume
+
+    async def _expanded(self, volume: CSIVolume, claims: Sequence[CSIClaim]) -> CSIVolume:
+        """Let the storage give a volume more room, then the nodes that have it mounted use it, one after the other.
+
+        When one of them fails, nothing is written down: whoever asks again has all of it done again, which CSI demands
+        to be harmless.
+        """
+        controllers = self._plugin(volume.plugin_id).controllers.values()
+        if not any(each.controller_info is not None and each.controller_info.supports_expand for each in controllers):
+            raise LepaError("unsupported", "expand is not implemented by this controller plugin", http_status=500)
+        use = claims[0] if claims else CSIClaim()
+        used = replace(volume, access_mode=use.access_mode, attachment_mode=use.attachment_mode)
+        try:
+            answer = await self._ask(volume.plugin_id, "csi.expand", wire.to_builtins(used))
+            for claim in claims if answer["NodeExpansionRequired"] else ():
+                body = {
+                    "VolumeID": claim.volume_id,
+                    "Namespace": claim.namespace,
+                    "AllocID": claim.alloc_id,
+                    "AccessMode": claim.access_mode,
+                    "AttachmentMode": claim.attachment_mode,
+                    "CapacityMin": volume.requested_capacity_min,
+                    "CapacityMax": volume.requested_capacity_max,
+                }
+                await ask(self._context, claim.node_id, "csi.node-expand", body, ATTACH_S)
+        except LepaError as error:
+            raise LepaError(error.code, f"unable to expand volume: {error.message}", http_status=500) from error
+        return replace(volume, capacity=int(answer["Capacity"]))
+
     def _checked(self, request: v.CSIVolumeWriteRequest, *, create: bool) -> list[CSIVolume]:
         found = []
         for given in request.volumes:
-            if problems := commands.csi_problems(given, create=create):
+            wanted = replace(given, namespace=request.namespace or "default")
+            if problems := commands.csi_problems(wanted, create=create, known=self._known(wanted) is not None):
                 raise invalid("; ".join(problems))
-            found.append(replace(given, namespace=request.namespace or "default"))
+            found.append(wanted)
         return found
 
     async def _store(self, volume: CSIVolume) -> None:

@@ -26,16 +26,16 @@ _READ: Final = dict[str, object](
 """Fields that are filled in when a volume is read."""
 
 
-def csi_problems(volume: CSIVolume, *, create: bool) -> list[str]:
-    """What is wrong with a volume that somebody submits."""
+def csi_problems(volume: CSIVolume, *, create: bool, known: bool = False) -> list[str]:
+    """What is wrong with a volume that somebody submits. known: it is registered, and shall change."""
     found = []
     if not volume.id:
         found.append("missing volume ID")
     if not volume.plugin_id:
         found.append("missing plugin ID")
-    if not create and not volume.external_id:
+    if not create and not known and not volume.external_id:
         found.append("to register a volume takes its external_id, what the storage calls it")
-    if create and not volume.name:
+    if create and not known and not volume.name:
         found.append("to create a volume takes a name")
     if not volume.requested_capabilities:
         found.append("must include at least one capability block")
