@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.processes import command_of
 
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 """Programs that tests start keep their byte code: compiling lepa anew costs each agent two seconds of a processor."""
@@ -28,9 +29,5 @@ def mounts() -> list[str]:
 def processes() -> Iterator[tuple[str, str]]:
     """Pids and command lines of everything that runs; ended ones that nobody has waited for are left out."""
     for directory in Path("/proc").glob("[0-9]*"):
-        try:
-            command = (directory / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue
-        if command:
+        if command := command_of(int(directory.name)):
             yield directory.name, command

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec.structs import replace
 from tests.builders import make_alloc, make_node, uuid_of
+from tests.processes import command_of
 
 from lepa.client.client import Client
 from lepa.client.fingerprint.facts import HostFacts
@@ -252,10 +253,9 @@ async def own_supervisor(directory: Path) -> AsyncIterator[Supervisor]:
     """A supervisor of the test's own: its tasks are ended with it, and its process is gone at the end."""
     async with await Supervisor.connect(str(directory / "supervisor"), clock=SystemClock()) as found:
         yield found
-        command = Path(f"/proc/{found.pid}/cmdline")
         await found.shutdown(kill=True)
         async with asyncio.timeout(WITHIN_S):
-            while command.exists() and command.read_bytes():  # noqa: ASYNC110 - it is nobody's child
+            while command_of(found.pid):  # noqa: ASYNC110 - it is nobody's child
                 await asyncio.sleep(0.01)
 
 

@@ -21,6 +21,8 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, urlencode
 
+from tests.processes import command_of
+
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import SystemClock
 
@@ -215,7 +217,7 @@ class Agent:
 
     def processes(self) -> list[str]:
         """Processes whose command or environment names this agent's folder."""
-        return [f"process {pid} {_command(pid)}" for pid in self._pids()]
+        return [f"process {pid} {command_of(pid)}" for pid in self._pids()]
 
     def _pids(self) -> list[int]:
         mark = f"{self.folder}/".encode()
@@ -356,12 +358,6 @@ SERVER_AND_CLIENT = {
 async def _end_tasks(directory: Path) -> None:
     supervisor = await Supervisor.connect(str(directory), clock=SystemClock())
     await supervisor.shutdown(kill=True)
-
-
-def _command(pid: int) -> str:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
-    return ""
 
 
 @contextlib.contextmanager

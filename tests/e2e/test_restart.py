@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from tests.e2e.agents import Agent, eventually, running
 from tests.e2e.jobs import shell_job
+from tests.processes import command_of
 
 COUNTING = "echo pid $$; n=0; while :; do n=$((n+1)); echo line $n; sleep 0.1; done"
 SLOWLY = COUNTING.replace("sleep 0.1", "sleep 0.5")
@@ -208,7 +209,7 @@ def test_tasks_of_a_node_that_lost_its_state_do_not_run_on_unseen(folder: Path) 
         for file in (folder / "data" / "client").glob("state.db*"):
             file.unlink()
         agent.start()
-        eventually(lambda: not Path(f"/proc/{pid}/cmdline").exists() or not Path(f"/proc/{pid}/cmdline").read_bytes())
+        eventually(lambda: not command_of(pid))
 
 
 def test_an_agent_killed_at_any_moment_of_starts_and_stops_loses_no_process(folder: Path) -> None:

@@ -570,4 +570,5 @@ def test_what_an_agent_took_is_seen_by_others_and_is_unhealthy_when_its_node_die
             eventually(lambda: "Session" not in near.get("/v1/kv/lead")[0])
             second.start()
             eventually(lambda: near.get("/v1/health/service/shared?passing"))
+            eventually(lambda: "shared" in far.get("/v1/agent/services"))
             far.put("/v1/agent/service/deregister/shared")

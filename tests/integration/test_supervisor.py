@@ -250,16 +250,20 @@ async def test_a_directory_is_served_by_one_supervisor_only(supervisor: Supervis
 
 async def test_garbage_on_the_socket_costs_only_its_own_connection(supervisor: Supervisor, tmp_path: Path) -> None:
     for rubbish in (b"GET / HTTP/1.1\r\n\r\n", b"\xff" * 100, b"\0\0\0\x02\0\0\0\0[]", b"\0\0\0\x02\0\0\0\0{}"):
-        reader, writer = await asyncio.open_unix_connection(_short(tmp_path / "supervisor/supervisor.sock"))
+        reader, writer = await connected(tmp_path / "supervisor")
         writer.write(rubbish)
         await asyncio.wait_for(reader.read(10), 5)
         writer.close()
     assert await supervisor.list_tasks() == []
 
 
-def _short(path: Path) -> str:
-    """A socket address for a path of any length."""
-    return os.path.relpath(path)
+async def connected(folder: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection to the supervisor in a directory, however long its path is."""
+    directory = os.open(folder, os.O_PATH)
+    try:
+        return await asyncio.open_unix_connection(f"/proc/self/fd/{directory}/supervisor.sock")
+    finally:
+        os.close(directory)
 
 
 async def test_it_keeps_nothing_open_that_was_its_starters(tmp_path: Path) -> None:

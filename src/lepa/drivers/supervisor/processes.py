@@ -17,8 +17,8 @@ MARK = "LEPA_SUPERVISED"
 """Environment variable that marks a task's processes, for hosts where no cgroup can hold them together."""
 
 TASK_UMASK = 0o022
-_OURS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that Python or we ignore or catch: a program expects the defaults."""
+_SETTABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
+"""Signals that Python, we, or whoever started us ignore or catch: a program expects the defaults."""
 _CLONE_NEWNET = 0x40000000
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -125,7 +125,7 @@ def _posix_spawn(command: Command, stdio: tuple[int, int, int]) -> int:
         file_actions=actions,
         setsid=True,
         setsigmask=(),
-        setsigdef=_OURS,
+        setsigdef=_SETTABLE,
     )
 
 
@@ -180,8 +180,8 @@ def _set_oom_score(score: int) -> None:
 
 
 def _reset_signals() -> None:
-    """Undo what Python ignores or catches."""
-    for number in _OURS:
+    """Undo what was ignored or caught."""
+    for number in _SETTABLE:
         signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
