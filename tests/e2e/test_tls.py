@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 from tests.e2e.agents import ANSWER_S, HOST, LEPA, Agent, Answer, eventually, merged
+from tests.e2e.jobs import SECOND, WAIT, shell_job
 from tests.e2e.test_cli import SLEEPER
 
 from lepa.kit.certificate_authority import Pair, Subject, authority, issue
@@ -255,3 +256,29 @@ def test_a_node_of_the_wrong_kind_is_refused(pair: tuple[SecureAgent, SecureAgen
         assert len(json.loads(lepa(server, "node", "status", "-json").stdout)) == 1
     finally:
         check_closed(node)
+
+
+def test_the_data_of_a_disk_move_to_another_node(pair: tuple[SecureAgent, SecureAgent], tmp_path: Path) -> None:
+    """The new node fetches them from the old one's HTTP API, which demands its certificate."""
+    server, node = pair
+    known = {"client": {"enabled": True, "servers": [f"{HOST}:{server.ports['rpc']}"]}}
+    other = SecureAgent(tmp_path / "other", node.pems, "client", known)
+    other.start()
+    try:
+        disk = {"Sticky": True, "Migrate": True, "SizeMB": 20}
+        script = f"cd $NOMAD_ALLOC_DIR/data; echo $NOMAD_ALLOC_ID >> log; cat log; {WAIT}"
+        server.run(shell_job("disk", script, group={"EphemeralDisk": disk}))
+        (first,) = server.running("disk")
+        eventually(lambda: first["ID"] in lepa(server, "alloc", "logs", first["ID"]).stdout)
+        server.put(f"/v1/node/{first['NodeID']}/drain", {"DrainSpec": {"Deadline": 60 * SECOND}})
+        server.alloc_until(first["ID"], lambda alloc: alloc["ClientStatus"] == "complete")
+        (second,) = server.running("disk")
+        assert second["NodeID"] != first["NodeID"]
+        moved = f"{first['ID']}\n{second['ID']}\n"
+        eventually(lambda: lepa(server, "alloc", "logs", second["ID"]).stdout == moved)
+        told = [event["DisplayMessage"] for event in second["TaskStates"]["main"]["Events"]]
+        assert any("were moved from" in text for text in told), told
+        assert lepa(server, "job", "stop", "-detach", "-purge", "disk").returncode == 0
+        server.alloc_until(second["ID"], lambda alloc: alloc["ClientStatus"] == "complete")
+    finally:
+        check_closed(other)
