@@ -5,7 +5,9 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from tests.browser import Browser, Tab, chromium
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+from tests.browser import TEXT, Browser, Tab, chromium
 from tests.e2e.agents import Agent, eventually, running
 from tests.e2e.jobs import WAIT, quick_update, shell_job
 
@@ -21,7 +23,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
     """An agent with a service, a hostile job and one that fits nowhere."""
     label = {"ui": {"label": {"text": "test cluster", "background_color": "#a00000"}}}
     with running(tmp_path_factory.mktemp("pages"), settings=label) as made:
-        made.run(web())
+        made.run(web_job())
         made.run(shell_job("evil", Name=HOSTILE, Meta={"note": SCRIPT}, UI={"Description": SCRIPT, "Links": LINKS}))
         made.run(shell_job("huge", task={"Resources": {"CPU": 20, "MemoryMB": 10_000_000}}))
         made.put("/v1/var/app/config", {"Path": "app/config", "Items": {"password": "swordfish"}})
@@ -34,7 +36,7 @@ def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Agent]:
 LINKS = [{"Label": "bad", "URL": "javascript:document.title='taken'"}, {"Label": "good", "URL": "https://a.example/"}]
 
 
-def web() -> dict[str, Any]:
+def web_job() -> dict[str, Any]:
     service = {"Name": "page", "PortLabel": "http", "Provider": "nomad", "Tags": ["first"]}
     group = {"Networks": [{"DynamicPorts": [{"Label": "http"}]}], "Services": [service]}
     return shell_job("web", f"echo to-out; echo to-err >&2; sleep 2; echo later; {WAIT}", count=2, group=group)
@@ -130,6 +132,50 @@ async def test_a_job_is_scaled_stopped_and_started_by_clicks(agent: Agent, brows
     await tab.evaluate("history.back()")
     await tab.sees("Jobs", "web")
     await well(tab)
+
+
+async def test_runs_of_a_periodic_job_are_listed(agent: Agent, browser: Browser) -> None:
+    periodic = {"Spec": "0 0 1 1 *", "SpecType": "cron", "Enabled": True}
+    agent.run(shell_job("yearly", "true", kind="batch", Periodic=periodic))
+    tab = await browser.open(f"{agent.address}/ui/jobs/yearly@default")
+    await tab.sees("Runs at", "0 0 1 1 *")
+    await tab.click("button", "Run now")
+    await tab.sees("It runs now.", "yearly/periodic-")
+    await tab.until(f"{TEXT}.includes('complete')")
+    await well(tab)
+
+
+FIGURES = {"rate_1min": 42.0, "p50_ms": 2.0, "p99_ms": 7.5, "predictions": 10}
+TOP = {
+    "applications": [FIGURES | {"name": "digits", "defaults": 1, "slo_ms": 20.0, "arms": ["svm:2"], "policy": "Exp3"}],
+    "models": [
+        FIGURES
+        | {"model": "svm", "version": "2", "replicas": 1, "queued": 3, "failures": 0, "batch_p50": 4, "batch_limit": 9}
+    ],
+}
+
+
+async def test_models_show_what_their_query_frontends_say(agent: Agent, browser: Browser) -> None:
+    async def top(request: web.Request) -> web.Response:
+        return web.json_response(TOP)
+
+    app = web.Application()
+    app.router.add_get("/top", top)
+    agent.run(shell_job("clipper-c-mgmt", Meta={"clipper_cluster": "c"}))
+    named = {"clipper_cluster": "c", "model_name": "svm", "model_version": "2", "input_type": "doubles"}
+    agent.run(shell_job("clipper-c-model-svm-2", Meta=named))
+    async with TestServer(app) as frontend:
+        where = {"Address": "127.0.0.1", "Port": frontend.port, "JobID": "clipper-c-mgmt"}
+        node = agent.get("/v1/nodes")[0]
+        where |= {"NodeID": node["ID"], "Datacenter": node["Datacenter"]}
+        agent.put("/v1/service/clipper-c-query-frontend-service/one", where)
+        tab = await browser.open(f"{agent.address}/ui/models")
+        address = f"127.0.0.1:{frontend.port}"
+        await tab.sees("Serving cluster c", address, "digits", "svm:2", "7.5 ms", "10 %", "1/1 running", "4 of 9")
+    await well(tab)
+    agent.delete("/v1/service/clipper-c-query-frontend-service/one")
+    for job in ("clipper-c-mgmt", "clipper-c-model-svm-2"):
+        agent.purge(job)
 
 
 async def test_canaries_are_promoted_by_a_click(agent: Agent, browser: Browser) -> None:

@@ -25,6 +25,7 @@ import { confirmed } from "./talk.js";
 
 const NODES_EXPLAINED = 50;
 const ALLOCATIONS_SHOWN = 20;
+const RUNS_SHOWN = 20;
 const VERDICT_TONES = {
   chosen: "good",
   fits: "good",
@@ -72,7 +73,8 @@ export const jobPage = {
         ]);
         const waits = Object.values(summary?.Summary ?? {}).some((group) => group.Queued > 0);
         const explained = waits ? await read("explain") : null;
-        return { summary, deployment, allocations, explained, status: status?.[0] };
+        const runs = job.Periodic || job.ParameterizedJob ? await newestRuns(api, id, namespace) : [];
+        return { summary, deployment, allocations, explained, runs, status: status?.[0] };
       },
       allocations: async () => ({ allocations: await read("allocations") }),
       evaluations: async () => ({ evaluations: await read("evaluations") }),
@@ -114,6 +116,13 @@ export const jobPage = {
   },
 };
 
+/** Jobs that a periodic or parameterized one has made, the newest first. */
+async function newestRuns(api, id, namespace) {
+  const filter = `ParentID == ${JSON.stringify(id)}`;
+  const query = { namespace, filter, include_children: true, reverse: true, per_page: RUNS_SHOWN };
+  return (await api.maybe("jobs/statuses", query)) ?? [];
+}
+
 function actions(job, visit) {
   const query = { namespace: job.Namespace };
   const stop = async () => {
@@ -147,7 +156,7 @@ function actions(job, visit) {
 
 // Overview
 
-function overview({ job, summary, deployment, allocations: found, explained }, visit) {
+function overview({ job, summary, deployment, allocations: found, explained, runs }, visit) {
   const groups = summary?.Summary ?? {};
   const total = (name) => Object.values(groups).reduce((sum, group) => sum + group[name], 0);
   const parts = SUMMARY.map(([name, words]) => ({ name: words, count: total(name) }));
@@ -178,6 +187,7 @@ function overview({ job, summary, deployment, allocations: found, explained }, v
               ["dead", children.Dead],
             ].map(([name, count]) => ({ name, count: count ?? 0 })),
           ),
+          runs.length ? runTable(runs) : null,
         )
       : section("Allocations by state", bar(parts), legend(parts)),
     explained ? waiting(explained, job) : null,
@@ -207,6 +217,18 @@ function overview({ job, summary, deployment, allocations: found, explained }, v
       ? section("Meta", facts(...Object.entries(job.Meta).map(([name, value]) => [name, value])))
       : null,
   );
+}
+
+function runTable(runs) {
+  const rows = runs.map((run) =>
+    row(
+      run.ID,
+      h("a", { class: "name", href: links.job(run.ID, run.Namespace) }, run.ID),
+      badge(stateOf(run)),
+      ago(run.SubmitTime),
+    ),
+  );
+  return h("div", { class: "below" }, table("Newest runs", ["Run", "State", "Began"], rows));
 }
 
 /** Links of a job to elsewhere: only those that a browser opens as pages. */
