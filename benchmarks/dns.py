@@ -29,8 +29,8 @@ from statistics import median, quantiles
 from benchmarks.harness import Figure
 from lepa.catalog.table import Instance, ServiceTable
 from lepa.dns.message import wire_name
-from lepa.dns.resolver import DnsSettings
 from lepa.dns.server import DnsServer
+from lepa.dns.settings import DnsSettings
 from lepa.kit.sources import SystemClock
 
 NAME = "web.service.consul"

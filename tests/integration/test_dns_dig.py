@@ -16,8 +16,8 @@ import pytest
 from tests import components
 
 from lepa.catalog.table import Instance, Node, ServiceTable
-from lepa.dns.resolver import DnsSettings
 from lepa.dns.server import DnsServer
+from lepa.dns.settings import DnsSettings
 from lepa.kit.sources import SystemClock
 
 pytestmark = pytest.mark.dig

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from lepa.catalog.table import Instance, Node, ServiceTable
 from lepa.dns import message as wire
-from lepa.dns.resolver import DnsSettings, Responder, Verdict
+from lepa.dns.responder import Responder, Verdict
+from lepa.dns.settings import DnsSettings
 
 LABELS = st.binary(min_size=1, max_size=63)
 NAMES = st.lists(LABELS, max_size=3).map(lambda labels: dns.name.Name([*labels, b""]))

@@ -50,8 +50,8 @@ from lepa.consul.edge import Bodies, ConsulSettings, Guest, own_services
 from lepa.consul.following import Following
 from lepa.consul.local_services import LocalServices
 from lepa.consul.registrations import AgentNode
-from lepa.dns.resolver import DnsSettings
 from lepa.dns.server import DnsServer
+from lepa.dns.settings import DnsSettings
 from lepa.drivers.devices.registry import build_device_plugins
 from lepa.drivers.registry import FACTORIES, DriverHost, build_drivers, unknown_blocks
 from lepa.drivers.supervisor.client import Supervisor

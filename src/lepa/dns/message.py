@@ -9,11 +9,13 @@ Names are lower-cased wire names (`bytes`, with the root label) everywhere but i
 case the client chose (draft-vixie-dnsext-dns0x20).
 """
 
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, ip_address
 from struct import Struct
 from struct import error as StructError
 
 import msgspec
+
+Address = IPv4Address | IPv6Address
 
 A, NS, CNAME, SOA, PTR, TXT, AAAA, SRV, OPT = 1, 2, 5, 6, 12, 16, 28, 33, 41
 IXFR, AXFR, ANY = 251, 252, 255
@@ -117,6 +119,22 @@ def wire_name(text: str) -> bytes:
     if len(wire) > NAME_SIZE_MAX:
         raise ValueError(f"{text!r} is longer than {NAME_SIZE_MAX} octets as a DNS name")
     return wire
+
+
+def safe_name(*parts: str) -> bytes | None:
+    """The wire name of the parts that are not empty; None when it cannot be one. The first part may not be empty."""
+    try:
+        return wire_name(".".join(part for part in parts if part)) if parts[0] else None
+    except ValueError:
+        return None
+
+
+def address_of(text: str) -> Address | None:
+    """The IP address that a text is, else None."""
+    try:
+        return ip_address(text)
+    except ValueError:
+        return None
 
 
 def labels_of(name: bytes) -> list[str]:
@@ -225,7 +243,7 @@ def _client_subnet(options: bytes) -> bytes:
     return b""
 
 
-def address_record(owner: bytes, ttl: int, address: IPv4Address | IPv6Address) -> Record:
+def address_record(owner: bytes, ttl: int, address: Address) -> Record:
     """An A or AAAA record, as the address demands."""
     return _record(owner, A if address.version == 4 else AAAA, ttl, address.packed)
 

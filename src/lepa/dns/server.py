@@ -21,7 +21,8 @@ from threading import Event, Thread
 from lepa.catalog.table import ServiceTable
 from lepa.dns.datagrams import Datagrams
 from lepa.dns.forwarder import Attempt, Deliver, Forwarder
-from lepa.dns.resolver import Answer, Chase, DnsSettings, Responder, Verdict, recursor_address
+from lepa.dns.responder import Answer, Chase, Responder, Verdict
+from lepa.dns.settings import DnsSettings, recursor_address
 from lepa.kit.sources import Clock
 from lepa.model.errors import LepaError, invalid
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from lepa.catalog.table import Instance, Node, ServiceTable
 from lepa.dns import aliases
 from lepa.dns import message as wire
-from lepa.dns.resolver import Chase, DnsSettings, Responder
+from lepa.dns.responder import Chase, Responder
+from lepa.dns.settings import DnsSettings
 
 NAME = wire.wire_name("db.example.org")
 

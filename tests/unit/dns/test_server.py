@@ -10,8 +10,8 @@ import dns.rcode
 import pytest
 
 from lepa.catalog.table import Instance, ServiceTable
-from lepa.dns.resolver import DnsSettings
 from lepa.dns.server import DnsServer
+from lepa.dns.settings import DnsSettings
 from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError
 
