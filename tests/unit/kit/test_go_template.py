@@ -132,46 +132,26 @@ def test_functions_can_be_added() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{{", "line 1: the template ends in the middle of an action|not closed"),
-        ("a\n{{.ID", "line 2: action is not closed"),
-        ("{{if .ID}}", "{{if}} has no {{end}}"),
-        ("{{end}}", "line 1: unexpected {{end}}"),
-        ("{{else}}", "unexpected {{else}}"),
-        ("{{nope .ID}}", 'line 1: function "nope" not defined'),
-        ("{{$x}}", "undefined variable $x"),
-        ("{{$x = 1}}", "undefined variable $x"),
-        ("{{if .ID}}{{$x := 1}}{{end}}{{$x}}", "undefined variable $x"),
         ("{{.ID.Deeper}}", "can't evaluate field Deeper in a str"),
         ("{{.ID 1}}", "cannot give argument to non-function"),
-        ("{{.ID | 1}}", "what stands behind | has to be a function"),
-        ("{{}}", "missing value for command"),
-        ("{{.ID | }}", "missing value for command"),
-        ("{{(.ID}}", "( is not closed"),
-        ("{{.ID)}}", "unexpected )"),
-        ("{{break}}", "break outside of range"),
-        ("{{template .ID}}", "a template's name is a text in quotes"),
         ('{{template "none"}}', 'template "none" not defined'),
         ("{{range .ID}}{{end}}", "range can't iterate over web"),
         ("{{index .TaskGroups 9}}", "index: index out of range: 9"),
         ("{{lt .ID 1}}", "lt: incompatible types for comparison"),
         ("{{len 1}}", "len: len of 1"),
         ("{{not}}", "not cannot take these arguments"),
-        ("{{#}}", "unexpected '#' in action"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(text: str, message: str) -> None:
+def test_what_cannot_be_done_with_the_data_is_an_error_that_names_the_line(text: str, message: str) -> None:
     with pytest.raises(TemplateError) as caught:
         render(text)
-    assert any(part in str(caught.value) for part in message.split("|"))
+    assert message in str(caught.value)
+    assert str(caught.value).startswith("line 1: ")
 
 
 def test_endless_templates_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(TemplateError, match="within one another"):
         render('{{define "x"}}{{template "x"}}{{end}}{{template "x"}}')
-    with pytest.raises(TemplateError, match="nested deeper"):
-        render("{{if 1}}" * 100)
-    with pytest.raises(TemplateError, match="nested deeper"):
-        render("{{" + "(" * 100 + "}}")
     monkeypatch.setattr(go_template, "STEPS_MAX", 100)
     with pytest.raises(TemplateError, match="more than 100 steps"):
         render("{{range 1000000000}}{{end}}")
