@@ -19,9 +19,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 from lepa import __version__
-from lepa.agent import config as settings
 from lepa.agent.addresses import advertised_http, near
-from lepa.agent.config import Config
+from lepa.agent.config import Config, seconds
 from lepa.agent.data_directory import owned_directory
 from lepa.agent.ingress_process import IngressProcess
 from lepa.agent.ingress_settings import announced, ingress_settings
@@ -29,6 +28,7 @@ from lepa.agent.limit_settings import http_limits
 from lepa.agent.log_tap import LogTap
 from lepa.agent.metric_sinks import send_for_ever, sinks_of
 from lepa.agent.node_settings import client_settings
+from lepa.agent.page_settings import page_settings
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
 from lepa.agent.server_part import ServerPart
 from lepa.agent.server_settings import KEYRING_FOLDER
@@ -130,7 +130,7 @@ class Agent:
                 debug=config.enable_debug,
                 tls=self._tls.towards_agents(),
                 acl=config.acl.enabled,
-                pages=settings.page_settings(config),
+                pages=page_settings(config),
             ),
         )
         listeners = [(host, config.ports.http) for host in hosts]
@@ -242,7 +242,7 @@ class Agent:
 
     def _names(self) -> DnsServer:
         config = self.config
-        ttl = int(settings.seconds(config.dns.ttl, "dns.ttl"))
+        ttl = int(seconds(config.dns.ttl, "dns.ttl"))
         wanted = DnsSettings(
             domains=tuple(config.dns.domains),
             recursors=tuple(config.dns.recursors),

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from lepa import __version__
-from lepa.agent import config as settings
-from lepa.agent.config import Config
+from lepa.agent.config import Config, seconds
+from lepa.agent.config_view import shown
 from lepa.agent.gossip_part import GossipPart
 from lepa.agent.log_tap import LogTap
 from lepa.client.client import Client
@@ -66,9 +66,9 @@ class SelfView:
     def describe(self) -> dict[str, Any]:
         """The configuration in force, secrets left out, with the keys that Nomad's clients read."""
         config = self.config
-        shown = settings.shown(config)
         names = {"bind_addr": "BindAddr", "datacenter": "Datacenter", "region": "Region", "name": "NodeName"}
-        renamed = {names.get(key, "".join(w.capitalize() for w in key.split("_"))): v for key, v in shown.items()}
+        found = shown(config)
+        renamed = {names.get(key, "".join(w.capitalize() for w in key.split("_"))): v for key, v in found.items()}
         return renamed | {
             "Name": config.name,
             "DataDir": config.data_dir,
@@ -216,7 +216,7 @@ class SelfView:
         if self.dns is not None:
             for name, value in self.dns.metrics().items():
                 self._metrics.gauge(f"nomad.dns.{name}", value)
-        interval_s = settings.seconds(self.config.telemetry.collection_interval, "telemetry.collection_interval")
+        interval_s = seconds(self.config.telemetry.collection_interval, "telemetry.collection_interval")
         if time.monotonic() - self._collected < interval_s:
             return
         self._collected = time.monotonic()

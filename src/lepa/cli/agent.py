@@ -94,7 +94,7 @@ def agent(dev: bool, config: tuple[str, ...], raft_protocol: int | None, **given
     It runs until it gets SIGINT or SIGTERM. SIGHUP makes it read what can change while it runs.
     """
     from lepa.agent import config_file
-    from lepa.agent.config import build
+    from lepa.agent.config_loader import build
     from lepa.agent.run import run
 
     with_files = config_file.merge(DEVELOPMENT if dev else {}, config_file.load(map(Path, config)))

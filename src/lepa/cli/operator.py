@@ -90,7 +90,7 @@ def node_config(session: Session, addresses: tuple[str, ...], servers: bool, upd
 @argument("paths", many=True, shown="<path> ...")
 def config_validate(paths: tuple[str, ...]) -> int:
     """Check configuration files of an agent, or directories of them; later ones win."""
-    from lepa.agent.config import load
+    from lepa.agent.config_loader import load
 
     loaded = load([Path(path) for path in paths], {})
     for warning in loaded.warnings:

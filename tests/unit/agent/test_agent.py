@@ -6,15 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from lepa.agent import config
 from lepa.agent.addresses import advertised_http, near
 from lepa.agent.agent import Agent
+from lepa.agent.config import Config
+from lepa.agent.config_loader import build
 from lepa.agent.run import banner
 from lepa.agent.self_view import COMPATIBLE_VERSION
 
 
-def make_config(**more: object) -> config.Config:
-    return config.build(
+def make_config(**more: object) -> Config:
+    return build(
         {"name": "n", "data_dir": "/data", "server": {"enabled": True}, "bind_addr": "127.0.0.1"} | more
     ).config
 
@@ -54,8 +55,8 @@ def test_what_it_shows_of_itself_has_nomads_keys_and_no_secrets() -> None:
 def test_a_failure_to_start_is_one_sentence_and_exit_code_1(tmp_path: Path) -> None:
     (tmp_path / "other").write_text("")
     script = (
-        "import sys; from lepa.agent import config; from lepa.agent.run import run;"
-        f"sys.exit(run(config.build({{'data_dir': {str(tmp_path)!r}, 'server': {{'enabled': True}}}}).config))"
+        "import sys; from lepa.agent.config_loader import build; from lepa.agent.run import run;"
+        f"sys.exit(run(build({{'data_dir': {str(tmp_path)!r}, 'server': {{'enabled': True}}}}).config))"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=30)
     assert done.returncode == 1

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lepa.agent import config
+from lepa.agent.config import Config
+from lepa.agent.config_loader import build
 from lepa.agent.gossip_settings import (
     admit_servers,
     joins,
@@ -24,9 +25,9 @@ KEY, OTHER = (base64.b64encode(bytes([n]) * 32).decode() for n in (1, 2))
 RAW = {"data_dir": "/data", "name": "one", "bind_addr": "10.0.0.1", "region": "eu", "datacenter": "dc2"}
 
 
-def settings(**server: Any) -> config.Config:
+def settings(**server: Any) -> Config:
     above = {key: server.pop(key) for key in ("advertise", "addresses", "bind_addr") if key in server}
-    return config.build(RAW | above | {"server": {"enabled": True, **server}}).config
+    return build(RAW | above | {"server": {"enabled": True, **server}}).config
 
 
 def test_tags_are_those_of_a_nomad_server() -> None:

@@ -1,14 +1,15 @@
 import pytest
 
-from lepa.agent import config
+from lepa.agent.config import Config
+from lepa.agent.config_loader import build
 from lepa.agent.ingress_settings import announced, ingress_settings
 from lepa.catalog.table import Instance, ServiceTable
 from lepa.model.errors import LepaError
 
 
-def make_config(**ingress: object) -> config.Config:
+def make_config(**ingress: object) -> Config:
     raw = {"name": "n1", "data_dir": "/data", "server": {"enabled": True}, "bind_addr": "10.0.0.1", "ingress": ingress}
-    return config.build(raw).config
+    return build(raw).config
 
 
 def test_addresses_fall_back_to_that_of_the_agent() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from lepa.agent.config import build
+from lepa.agent.config_loader import build
 from lepa.agent.limit_settings import http_limits, rpc_limits
 from lepa.kit.doorman import Limits
 from lepa.model.errors import LepaError

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lepa.agent.config import build
+from lepa.agent.config_loader import build
 from lepa.agent.metric_sinks import send_for_ever, sinks_of
 from lepa.kit.sources import SystemClock
 from lepa.kit.tasks import Tasks

@@ -4,14 +4,14 @@ from typing import Any
 
 import pytest
 
-from lepa.agent import config
+from lepa.agent.config_loader import build
 from lepa.agent.servers_known import client_servers
 from lepa.model.errors import LepaError
 
 
 def known(**client: Any) -> tuple[str, ...]:
     raw = {"data_dir": "/data", "client": {"enabled": True, **client}}
-    return client_servers(config.build(raw).config)
+    return client_servers(build(raw).config)
 
 
 def test_servers_are_names_or_addresses_with_or_without_a_port() -> None:

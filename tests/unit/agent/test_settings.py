@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from lepa.agent import config
+from lepa.agent.config_loader import build
 from lepa.agent.node_settings import client_settings, numbers
 from lepa.agent.server_settings import server_settings
 from lepa.model.errors import LepaError
@@ -24,7 +24,7 @@ RAW = {
 
 
 def test_a_node_gets_its_part() -> None:
-    found = client_settings(config.build(RAW).config, Path("/data"), "127.0.0.1:4646", "1.9.5", dev=False)
+    found = client_settings(build(RAW).config, Path("/data"), "127.0.0.1:4646", "1.9.5", dev=False)
     assert (found.name, found.region, found.directory, found.alloc_dir) == (
         "n1",
         "eu",
@@ -39,7 +39,7 @@ def test_a_node_gets_its_part() -> None:
 
 
 def test_development_turns_raw_exec_on_and_stays_on_loopback() -> None:
-    found = client_settings(config.build(RAW).config, Path("/data"), "127.0.0.1:4646", "1.9.5", dev=True)
+    found = client_settings(build(RAW).config, Path("/data"), "127.0.0.1:4646", "1.9.5", dev=True)
     assert found.plugins["raw_exec"] == {"enabled": True}
     assert found.network_interface == "lo"
     assert found.exit_with_agent
@@ -47,15 +47,15 @@ def test_development_turns_raw_exec_on_and_stays_on_loopback() -> None:
 
 def test_the_older_option_turns_raw_exec_on_too() -> None:
     raw = RAW | {"client": {"enabled": True, "options": {"driver.raw_exec.enable": "1"}}}
-    found = client_settings(config.build(raw).config, Path("/data"), "127.0.0.1:4646", "1.9.5", dev=False)
+    found = client_settings(build(raw).config, Path("/data"), "127.0.0.1:4646", "1.9.5", dev=False)
     assert found.plugins["raw_exec"] == {"enabled": True}
 
 
 def test_a_server_gets_its_part() -> None:
     raw = RAW | {"advertise": {"rpc": "10.0.0.1", "http": "10.0.0.1"}}
-    found = server_settings(config.build(raw).config, "1.9.5", several=False)
+    found = server_settings(build(raw).config, "1.9.5", several=False)
     assert found.http_address == "10.0.0.1:4646"
-    assert server_settings(config.build(raw).config, "1.9.5", several=True).lease_ttl_s < found.lease_ttl_s
+    assert server_settings(build(raw).config, "1.9.5", several=True).lease_ttl_s < found.lease_ttl_s
     assert found.build == "1.9.5"
     assert (found.name, found.rpc_address, found.versions_kept) == ("n1.eu", "10.0.0.1:4647", 9)
     assert found.garbage.evaluation_s == 7200.0
@@ -73,19 +73,19 @@ def test_scheduler_settings_of_the_file_are_the_leaders_first_ones() -> None:
         "preemption_config": {"service_scheduler_enabled": True},
     }
     raw = {"data_dir": "/x", "server": {"enabled": True, "default_scheduler_config": block}}
-    found = server_settings(config.build(raw).config, "1.9.5", several=False).scheduler_defaults
+    found = server_settings(build(raw).config, "1.9.5", several=False).scheduler_defaults
     assert (found.scheduler_algorithm, found.memory_oversubscription_enabled) == ("spread", True)
     assert found.preemption_config.service_scheduler_enabled
     assert found.preemption_config.system_scheduler_enabled
     block["scheduler_algorithm"] = "random"
     with pytest.raises(LepaError, match="neither binpack nor spread"):
-        server_settings(config.build(raw).config, "1.9.5", several=False)
+        server_settings(build(raw).config, "1.9.5", several=False)
 
 
 def test_searches_have_the_limits_of_the_file() -> None:
     raw = {"data_dir": "/x", "server": {"enabled": True, "search": {"limit_results": 5, "fuzzy_enabled": False}}}
-    found = server_settings(config.build(raw).config, "1.9.5", several=False).search
+    found = server_settings(build(raw).config, "1.9.5", several=False).search
     assert (found.limit_results, found.fuzzy_enabled, found.limit_query) == (5, False, 20)
     raw["server"]["search"]["limit_query"] = 0  # type: ignore[index]
     with pytest.raises(LepaError, match="limit_query: 0 is not between 1 and"):
-        server_settings(config.build(raw).config, "1.9.5", several=False)
+        server_settings(build(raw).config, "1.9.5", several=False)

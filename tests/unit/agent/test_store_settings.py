@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from lepa.agent import config
+from lepa.agent.config import Config
+from lepa.agent.config_loader import build
 from lepa.agent.store_peers import join_addresses
 from lepa.agent.store_settings import (
     RECORD,
@@ -21,8 +22,8 @@ from lepa.model.errors import LepaError
 from lepa.store.formation import Membership, Peer
 
 
-def built(**server: Any) -> config.Config:
-    return config.build({"data_dir": "/x", "server": {"enabled": True, **server}}).config
+def built(**server: Any) -> Config:
+    return build({"data_dir": "/x", "server": {"enabled": True, **server}}).config
 
 
 @pytest.mark.parametrize(

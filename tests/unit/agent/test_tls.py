@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lepa.agent.config import build
+from lepa.agent.config_loader import build
 from lepa.agent.tls import AgentTls
 from lepa.kit.certificate_authority import Subject, authority, issue
 from lepa.model.errors import LepaError
