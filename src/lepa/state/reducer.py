@@ -26,8 +26,9 @@ from lepa.model.node import Node
 from lepa.model.usage import NodeUsage
 from lepa.state.job_tally import JobKey, JobTally, TallyEdit, is_open, job_status, lives
 from lepa.state.keys import KINDS, THIS_REVISION, split
+from lepa.state.shapes import SHAPES
 from lepa.state.sharing import share_allocation
-from lepa.state.snapshot import JOB_SUMMARY, SHAPES, TOUCHES_MAX, Snapshot, Touch, empty_snapshot
+from lepa.state.snapshot import JOB_SUMMARY, TOUCHES_MAX, Snapshot, Touch, empty_snapshot
 from lepa.state.tables import Key, Table, TableEdit, Watch
 from lepa.store.protocol import Change, Read
 
