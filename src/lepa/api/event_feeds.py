@@ -95,7 +95,8 @@ class Feeds:
 
     async def _run(self, feed: "_Feed", key: Key, call: EventStreamRequest) -> None:
         try:
-            await feed.run(self._follow(call))
+            with contextlib.suppress(LepaError):  # a stream that cannot be opened ends, as one that breaks does
+                await feed.run(self._follow(call))
         finally:
             feed.end()
             self._open.discard(feed)

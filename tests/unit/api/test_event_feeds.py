@@ -193,6 +193,19 @@ async def test_the_end_of_the_stream_ends_all_and_the_next_ones_begin_anew(world
     await until(lambda: again.indexes == [1])
 
 
+async def test_a_stream_that_cannot_be_opened_ends_quietly(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    """As on an agent whose server is just starting."""
+
+    def refuse(request: EventStreamRequest) -> AsyncIterator[EventBatch]:
+        raise LepaError("no_leader", "No cluster leader: the server is starting")
+
+    world.feeds = Feeds(refuse)
+    connection, serving = world.subscribe()
+    await until(serving.done)
+    assert (connection.indexes, connection.aborted) == ([], False)
+    assert not caplog.records
+
+
 async def test_the_last_subscriber_ends_the_stream_and_the_next_one_begins_another(world: World) -> None:
     world.servers.kept = [1]
     _, serving = world.subscribe()
