@@ -70,6 +70,14 @@ class Contact:
         """How long ago this server last heard of the leader; 0 at the leader."""
         return 0 if self._leadership.leading is not None else int(1e3 * (self._clock.now() - self._last))
 
+    def silence_ms(self) -> int:
+        """For how long the present leader has been silent; 0 at the leader.
+
+        The silence of the one before does not count: when that one is gone nobody has heard of a leader for a while.
+        """
+        leads = self._leadership.leading is not None
+        return 0 if leads else int(1e3 * (self._clock.now() - max(self._last, self._began())))
+
     def statuses(self) -> dict[str, str]:
         """ "alive" or "failed" for each server by name."""
         return {server.name: self._status(server.name, server.rpc_address) for server in self._roster.servers()}
@@ -100,7 +108,7 @@ class Contact:
         return self._told.get(name, ALIVE)
 
     def _began(self) -> float:
-        """When this server's present term was first noticed here: before that nobody could tell it anything."""
+        """When the present term was first noticed here: before that its leader could neither hear nor tell anything."""
         if self._led != self._leadership.key.created:
             self._led, self._led_since = self._leadership.key.created, self._clock.now()
         return self._led_since

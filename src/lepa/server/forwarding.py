@@ -139,8 +139,8 @@ class Forwarder:
         return reply
 
     def _answers(self, address: str) -> bool:
-        """Whether a leader is known that is another server and was heard of lately."""
-        return bool(address) and not self._contact.is_me(address) and self._contact.age_ms() < SILENT_MS
+        """Whether a leader is known that is another server and is not silent."""
+        return bool(address) and not self._contact.is_me(address) and self._contact.silence_ms() < SILENT_MS
 
     async def _give_up(self) -> None:
         """Wait no longer for servers that have fallen silent or lead no more."""
