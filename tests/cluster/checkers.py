@@ -164,6 +164,29 @@ def wrong_stream(events: Sequence[Json], present: Mapping[tuple[str, str], int])
     return found
 
 
+def leaked_secrets(secrets: Iterable[str], places: Iterable[tuple[str, bytes]]) -> list[str]:
+    """V10: a secret is found nowhere but in its place. places: what can be read elsewhere, by a name for people."""
+    marks = [(secret, secret.encode()) for secret in secrets]
+    return [f"{place} shows the secret {secret}" for place, text in places for secret, mark in marks if mark in text]
+
+
+def leaks(
+    before: Mapping[str, Mapping[str, int]], after: Mapping[str, Mapping[str, int]], spare: Mapping[str, int]
+) -> list[str]:
+    """V11: what an agent holds at rest is what it held at rest before.
+
+    before, after: counts by kind, by whose they are. spare: by how much a kind may grow, as pools of threads and of
+    connections do; a kind that is not named may not grow.
+    """
+    return [
+        f"{name}: {count} {kind}, {before[name].get(kind, 0)} before"
+        for name, counts in after.items()
+        if name in before
+        for kind, count in counts.items()
+        if count > before[name].get(kind, 0) + spare.get(kind, 0)
+    ]
+
+
 def different_states(states: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """V12: at rest all servers, and a server before and after its restart, have the same state.
 

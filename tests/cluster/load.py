@@ -30,6 +30,11 @@ LATE_S = 2.0
 """How long events may be on their way."""
 REGISTER, COUNTER, PARENT = "register", "counter", "parent"
 PAUSE_S = 0.03
+VARIABLE = "lepa/load"
+SECRET = "canary-of-a-variable"
+"""The value of a variable, which is encrypted wherever it is kept."""
+PRIVATE = "canary-of-an-environment"
+"""In the environment of tasks: who may read the job may read it, but no log and no command line tells it."""
 
 
 class Answer(NamedTuple):
@@ -132,6 +137,7 @@ class Load:
         prepare = self._connection("prepare")
         for job in (holder(REGISTER, "first"), holder(COUNTER, "0"), holder(PARENT, "")):
             _until_done(prepare, "PUT", "/v1/jobs", {"Job": job})
+        _until_done(prepare, "PUT", f"/v1/var/{VARIABLE}", {"Path": VARIABLE, "Items": {"password": SECRET}})
         prepare.close()
         for thread in self._threads:
             thread.start()
@@ -172,9 +178,8 @@ class Load:
         """Registers small services, and retries each until it is acknowledged: registering twice is harmless."""
         with contextlib.closing(self._connection("write")) as connection:
             for number in itertools.count():
-                job = shell_job(
-                    f"load-{number}", "exec sleep 1000", count=2, task={"Resources": {"CPU": 5, "MemoryMB": 10}}
-                )
+                task = {"Resources": {"CPU": 5, "MemoryMB": 10}, "Env": {"PASSWORD": PRIVATE}}
+                job = shell_job(f"load-{number}", "exec sleep 1000", count=2, task=task)
                 while not self._over.is_set():
                     if connection.call("PUT", "/v1/jobs", {"Job": job}).status == 200:
                         self.acknowledged.append(f"load-{number}")

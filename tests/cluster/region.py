@@ -5,9 +5,12 @@ comes to rest, and is held to the invariants that `tests.cluster.checkers` knows
 """
 
 import contextlib
+import itertools
+import json
 import os
 import signal
 import time
+from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +18,7 @@ from typing import Any
 from tests.cluster import checkers
 from tests.cluster.bed import NETWORK, PORTS, Bed, ClusterAgent, wait_until
 from tests.cluster.cluster import Cluster
-from tests.cluster.load import Load
+from tests.cluster.load import PRIVATE, SECRET, Load
 from tests.cluster.machines import children
 
 SERVERS = ("s1", "s2", "s3")
@@ -24,6 +27,10 @@ FIRST = 2
 """The first machine after the desk."""
 TABLES = ("jobs", "nodes", "allocations", "evaluations", "deployments")
 FORM_S = 60.0
+GOSSIP_KEY = b64encode(b"the key of a region on a bed....").decode()
+"""From it every server derives the key that encrypts variables."""
+SPARE = {"descriptors": 24, "threads": 12}
+"""By how much an agent may grow from one rest to the next: pools of threads, connections kept for a while."""
 
 
 class Region(Cluster):
@@ -33,6 +40,13 @@ class Region(Cluster):
         self.bed = bed
         self.servers = servers
         self.nodes = nodes
+        self.held: dict[str, dict[str, int]] = {}
+        """What agents held when they had formed and nothing ran yet."""
+
+    @property
+    def agents(self) -> dict[str, ClusterAgent]:
+        """Servers and nodes by name."""
+        return self.servers | self.nodes
 
     # Servers
 
@@ -144,6 +158,34 @@ class Region(Cluster):
             self.server.delete(f"/v1/job/{job['ID']}", purge="true")
         wait_until(lambda: not self.tasks(), 40.0)
         self.server.put("/v1/system/gc")
+        with contextlib.suppress(AssertionError):
+            wait_until(lambda: not self.leaks(), 30.0, every_s=0.5)
+        if leaks := self.leaks():
+            raise AssertionError("\n".join(leaks))
+
+    def leaks(self) -> list[str]:
+        """V11, while nothing runs."""
+        return checkers.leaks(self.held, self.holdings(), SPARE)
+
+    def holdings(self) -> dict[str, dict[str, int]]:
+        """What each agent and its machine hold now."""
+        return {name: holdings(agent) for name, agent in self.agents.items()}
+
+    def leaked_secrets(self) -> list[str]:
+        """V10: in logs, command lines, lists and files."""
+        agents, servers = self.agents.items(), self.servers.items()
+        logs = ((f"the log of {name}", agent.log().encode()) for name, agent in agents)
+        commands = (
+            (f"the command line of process {pid} of {name}", _read(Path(f"/proc/{pid}/cmdline")))
+            for name, agent in agents
+            for pid in agent.machine.pids()
+        )
+        lists = ((f"a list of {name}", json.dumps(self.state_of(agent)).encode()) for name, agent in servers)
+        kept = ((str(path), _read(path)) for _, agent in agents for path in _files(agent.data))
+        return [
+            *checkers.leaked_secrets([SECRET, PRIVATE], itertools.chain(logs, commands)),
+            *checkers.leaked_secrets([SECRET], itertools.chain(lists, kept)),
+        ]
 
     def unsettled(self) -> list[str]:
         """Evaluations and deployments that have not ended."""
@@ -163,7 +205,7 @@ class Region(Cluster):
                 wait_until(lambda: not self.wrong(made), 30.0, every_s=0.5)
             present = self.present()
         told = [] if made.stream_broke or not made.events else checkers.wrong_stream(made.events, present)
-        if wrong := [*self.wrong(made), *told, *made.complaints()]:
+        if wrong := [*self.wrong(made), *told, *made.complaints(), *self.leaked_secrets()]:
             raise AssertionError("\n".join(wrong[:40]))
 
     def wrong(self, load: Load) -> list[str]:
@@ -198,6 +240,7 @@ def server_settings(**more: Any) -> dict[str, Any]:
             "enabled": True,
             "bootstrap_expect": len(SERVERS),
             "retry_join": hosts,
+            "encrypt": GOSSIP_KEY,
             "min_heartbeat_ttl": "1s",
             "heartbeat_grace": "4s",
             "failover_heartbeat_ttl": "8s",
@@ -232,7 +275,36 @@ def region(folder: Path) -> Iterator[Region]:
         made = Region(bed, servers, nodes)
         made.leader(within_s=FORM_S)
         wait_until(lambda: {made.status_or_none(node) for node in nodes.values()} == {"ready"}, FORM_S)
+        made.held = made.holdings()
         yield made
+
+
+def holdings(agent: ClusterAgent) -> dict[str, int]:
+    """Descriptors and threads of an agent; processes, mounts and network namespaces of its machine."""
+    process, machine = Path(f"/proc/{agent.pid}"), agent.machine
+    named = Path(f"/proc/{machine.pid}/root/run/netns")
+    return {
+        "descriptors": len(list((process / "fd").iterdir())),
+        "threads": len(list((process / "task").iterdir())),
+        "processes": len(machine.pids()),
+        "mounts": len(Path(f"/proc/{machine.pid}/mounts").read_text().splitlines()),
+        "network namespaces": len(list(named.iterdir())) if named.is_dir() else 0,
+        "temporary files": len(list(agent.temporary.iterdir())),
+    }
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Regular files below a folder, those that are a task's secrets left out."""
+    for where, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name != "secrets"]
+        yield from (path for name in names if (path := Path(where, name)).is_file() and not path.is_symlink())
+
+
+def _read(path: Path) -> bytes:
+    """Its content, nothing when it is gone or cannot be read."""
+    with contextlib.suppress(OSError):
+        return path.read_bytes()
+    return b""
 
 
 def etcd_of(agent: ClusterAgent) -> int:

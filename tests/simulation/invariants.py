@@ -31,6 +31,18 @@ def wrong_change(change: RowChange) -> list[str]:
     return []
 
 
+def wrong_read(before: tuple[int, int], after: tuple[int, int]) -> list[str]:
+    """V2: what one caller reads one after the other never goes back. before, after: index and number of an answer."""
+    (index, number), (next_index, next_number) = before, after
+    found = [f"V2: index {next_index} was read after {index}"] if next_index < index else []
+    return found + ([f"V2: number {next_number} was read after {number}"] if next_number < number else [])
+
+
+def missed(written: int, read: int) -> list[str]:
+    """V2, at rest: who follows with blocking reads has the last number. written: what was acknowledged last."""
+    return [f"V2: {written} was written, and who follows last read {read}"] if read < written else []
+
+
 def overused(snapshot: Snapshot, node_ids: Iterable[str]) -> list[str]:
     """V6: no node gives more CPU or memory than it has, and no port twice."""
     found: list[str] = []

@@ -12,6 +12,7 @@ from lepa.model.allocation import Allocation
 from lepa.scheduler import group_step, plan_check, ports
 from lepa.server import forwarding, plan_applier, worker
 from lepa.server.deciders import heartbeats
+from lepa.server.endpoints import queries
 from lepa.state import replica
 from lepa.state.commands import allocations
 from lepa.state.commands.draft import Draft
@@ -184,6 +185,27 @@ def follower_answers(patch: pytest.MonkeyPatch) -> Callable[[World], None]:
     return prepare
 
 
+def change_wakes_nobody(patch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for a change waits until its time is over."""
+
+    async def wrong(self: replica.Replica, watches: Any, index: int, timeout_s: float) -> Any:
+        await self._clock.sleep(timeout_s)
+        return self.snapshot
+
+    patch.setattr(replica.Replica, "changed", wrong)
+
+
+def index_falls(patch: pytest.MonkeyPatch) -> None:
+    """An answer now and then has an index of before."""
+    right, seen = queries._reply, [0]
+
+    def wrong(value: Any, index: int) -> Any:
+        seen[0] += 1
+        return right(value, max(1, index - 50) if seen[0] % 20 == 0 else index)
+
+    patch.setattr(queries, "_reply", wrong)
+
+
 PLANTED: dict[Plant, str] = {
     no_fence: "heartbeat",
     count_off_by_one: "V5",
@@ -197,6 +219,8 @@ PLANTED: dict[Plant, str] = {
     disk_that_lies: "",
     change_lost: "",
     follower_answers: "V3",
+    change_wakes_nobody: "V2",
+    index_falls: "V2: index",
 }
 """What a violation of each says."""
 

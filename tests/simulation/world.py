@@ -8,7 +8,7 @@ the seed is.
 import asyncio
 import contextlib
 import random
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -42,6 +42,8 @@ CALLERS = 3
 JOBS = 8
 QUIET_S = 90.0
 SETTLE_S = 400.0
+FOLLOW_S = 600
+"""How long a blocking read waits: whoever is not woken by what changes misses it."""
 VIOLATIONS_MAX = 20
 
 
@@ -75,6 +77,8 @@ class World:
         """Names of the only faults that there are; none for all."""
         self.counted = 0
         """What the one writer of the counter was told that it had written."""
+        self.followed = (0, 0)
+        """Index and number of the last answer to the one who follows the counter."""
         self.events: dict[str, int] = {}
         self.on_event: Callable[[str], None] = lambda text: None
         self._trace = sha256()
@@ -300,6 +304,7 @@ class Counter:
         self._world = world
         self._writer = world.caller("counter-writer")
         self._reader = world.caller("counter-reader")
+        self._follower = world.caller("counter-follower")
 
     async def write(self) -> None:
         while True:
@@ -323,6 +328,20 @@ class Counter:
                 number = int(entry.value) if entry else 0
                 if number < known:
                     self._world.wrong([f"V3: {number} was read after {known} had been acknowledged"])
+
+    async def follow(self) -> None:
+        """Blocking reads, each from the index of the one before: every change is heard of, and nothing goes back."""
+        while True:
+            index, _ = self._world.followed
+            request = r.ReadRequest(id=self.KEY, index=max(1, index), wait_ns=FOLLOW_S * SECOND)
+            try:
+                reply = await self._follower.call(m.KV_GET, request)
+            except LepaError:
+                await self._world.clock.sleep(0.5)
+                continue
+            heard = reply.index, int(reply.value.value) if reply.value else 0
+            self._world.wrong(invariants.wrong_read(self._world.followed, heard))
+            self._world.followed = heard
 
 
 class Faults:
@@ -468,28 +487,32 @@ async def _run(world: World, seconds: float) -> None:
         faults = loop.create_task(Faults(world).work())
         people = [loop.create_task(Person(world, number).work()) for number in range(CALLERS)]
         counting = [loop.create_task(counter.write()), loop.create_task(counter.read())]
+        following = loop.create_task(counter.follow())
         await world.clock.sleep(seconds)
         await _mend(world, faults)
-        for task in people:
-            task.cancel()
-        await asyncio.gather(*people, return_exceptions=True)
+        await _ended(people)
         await _forget_drains(world)
         world.note("rests")
         await world.clock.sleep(QUIET_S)
-        for task in counting:
-            task.cancel()
-        await asyncio.gather(*counting, return_exceptions=True)
+        await _ended(counting)
         await world.clock.sleep(2.0)
+        world.wrong(invariants.missed(world.counted, world.followed[1]))
+        await _ended([following])
         deadline = world.clock.now() + SETTLE_S
         while (found := world.at_rest()) and world.clock.now() < deadline:
             await world.clock.sleep(5.0)
         world.wrong(found)
 
 
+async def _ended(tasks: "Sequence[asyncio.Task[None]]") -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
 async def _mend(world: World, faults: "asyncio.Task[None]") -> None:
     """Whatever is broken is made whole again."""
-    faults.cancel()
-    await asyncio.gather(faults, return_exceptions=True)
+    await _ended([faults])
     world.network.heal()
     for server in world.servers.values():
         server.process.go_on()

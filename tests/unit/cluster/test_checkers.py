@@ -135,6 +135,24 @@ EVENT = {"Topic": "Job", "Key": "web", "Index": 5, "Type": "JobRegistered"}
             id="V9-missed",
         ),
         pytest.param(
+            c.leaked_secrets(["swordfish"], [("log", b"wrote load"), ("disk", b"sword")]),
+            c.leaked_secrets(["other", "swordfish"], [("log", b"wrote swordfish")]),
+            "log shows the secret swordfish",
+            id="V10",
+        ),
+        pytest.param(
+            c.leaks({"s1": {"threads": 4, "mounts": 1}}, {"s1": {"threads": 6, "mounts": 1}, "s2": {}}, {"threads": 2}),
+            c.leaks({"s1": {"threads": 4, "mounts": 1}}, {"s1": {"threads": 7, "mounts": 1}}, {"threads": 2}),
+            "s1: 7 threads, 4 before",
+            id="V11-grown",
+        ),
+        pytest.param(
+            c.leaks({"s1": {"mounts": 1}}, {"s1": {"mounts": 0}}, {}),
+            c.leaks({"s1": {}}, {"s1": {"network namespaces": 1}}, {}),
+            "1 network namespaces, 0 before",
+            id="V11-new",
+        ),
+        pytest.param(
             c.different_states({"s1": {"jobs": [JOB, {"ID": "b"}]}, "s2": {"jobs": [{"ID": "b"}, JOB]}}),
             c.different_states({"s1": {"jobs": [{"ID": "b"}]}, "s2": {"jobs": [{"ID": "c"}]}}),
             'jobs: only s2 has {"ID": "c"}',
