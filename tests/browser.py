@@ -10,6 +10,7 @@ with chromium(folder) as port:
 import asyncio
 import itertools
 import json
+import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -33,13 +34,18 @@ FIND = """(selector, text) => [...document.querySelectorAll(selector)].filter(
 
 
 class Tab:
-    """One page. problems: what its console, its policy or its scripts complained of. dialogs: `alert` and its kin."""
+    """One page. problems: what its console, its policy or its scripts complained of. dialogs: `alert` and its kin.
+    refusals: requests that failed, which a page tells in words."""
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket = socket
         self._ids = itertools.count(1)
         self.problems: list[str] = []
+        self.refusals: list[str] = []
         self.dialogs: list[Any] = []
+
+    def __repr__(self) -> str:
+        return f"problems={self.problems} refusals={self.refusals}"
 
     async def ask(self, method: str, **params: Any) -> Any:
         """The answer to a command: its "result", or its "error"."""
@@ -55,8 +61,8 @@ class Tab:
     def _note(self, event: Any) -> None:
         if event["method"] == "Log.entryAdded" and event["params"]["entry"]["level"] == "error":
             entry = event["params"]["entry"]
-            if entry["source"] != "network":  # an answer that is an error is told on the page
-                self.problems.append(entry["text"])
+            told = self.refusals if entry["source"] == "network" else self.problems
+            told.append(f"{entry['text']} {entry.get('url', '')}")
         if event["method"] == "Runtime.exceptionThrown":
             self.problems.append(str(event["params"]["exceptionDetails"]))
         if event["method"] == "Runtime.consoleAPICalled" and event["params"]["type"] == "error":
@@ -78,7 +84,7 @@ class Tab:
         deadline = time.monotonic() + within_s
         while not (found := await self.evaluate(expression)):
             seen = await self.evaluate(TEXT)
-            assert time.monotonic() < deadline, f"not within {within_s:g} s: {expression}\n{seen}\n{self.problems}"
+            assert time.monotonic() < deadline, f"not within {within_s:g} s: {expression}\n{seen}\n{self}"
             await asyncio.sleep(LOOK_S)
         return found
 
@@ -113,33 +119,37 @@ class Browser:
 
     async def __aenter__(self) -> "Browser":
         self._session = await self._stack.enter_async_context(aiohttp.ClientSession())
+        async with self._session.get(f"http://127.0.0.1:{self._port}/json/version") as answer:
+            version = await answer.json(content_type=None)
+        self._whole = await self._tab(version["webSocketDebuggerUrl"])
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._stack.aclose()
 
     async def open(self, url: str) -> Tab:
-        """A new tab with its own session storage, at a URL. It is closed with this."""
-        async with self._session.put(f"http://127.0.0.1:{self._port}/json/new?about:blank") as answer:
-            target = await answer.json(content_type=None)
-        socket = await self._stack.enter_async_context(
-            self._session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=0)
-        )
-        tab = Tab(socket)
-        self._stack.push_async_callback(tab.ask, "Page.close")
+        """A tab at a URL, with storage, cache and connections of its own. It is closed with this."""
+        made = await self._whole.ask("Target.createBrowserContext", disposeOnDetach=True)
+        place = made["result"]["browserContextId"]
+        target = await self._whole.ask("Target.createTarget", url="about:blank", browserContextId=place)
+        tab = await self._tab(f"ws://127.0.0.1:{self._port}/devtools/page/{target['result']['targetId']}")
         for domain in ("Page", "Runtime", "Log"):
             await tab.ask(f"{domain}.enable")
         await tab.go(url)
         return tab
 
+    async def _tab(self, address: str) -> Tab:
+        return Tab(await self._stack.enter_async_context(self._session.ws_connect(address, max_msg_size=0)))
+
 
 @contextmanager
 def chromium(folder: Path) -> Iterator[int]:
-    """A browser that runs with a new profile in a folder; where it listens."""
+    """A browser that runs with a new profile in a folder, which has a short name as a socket's path is short; where it
+    listens."""
     profile = folder / "profile"
     with (folder / "chromium.log").open("wb") as log:
         command = ["chromium", *FLAGS, f"--user-data-dir={profile}", "about:blank"]
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        process = subprocess.Popen(command, stdout=log, stderr=log, env=os.environ | {"TMPDIR": str(folder)})
     try:
         yield _port(process, profile / "DevToolsActivePort", folder / "chromium.log")
     finally:

@@ -138,12 +138,12 @@ def test_consuls_api_takes_the_same_tokens(agent: Agent) -> None:
     assert eventually(lambda: operator.ask("GET", "/v1/service/db"))[0]["ServiceName"] == "db"
 
 
-async def test_pages_ask_who_somebody_is_and_keep_that_to_their_tab(agent: Agent, tmp_path: Path) -> None:
+async def test_pages_ask_who_somebody_is_and_keep_that_to_their_tab(
+    agent: Agent, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     operator = Operator(agent)
     operator.ask("PUT", "/v1/jobs", {"Job": shell_job("secretive")})
-    folder = tmp_path / "browser"
-    folder.mkdir()
-    with chromium(folder) as port:
+    with chromium(tmp_path_factory.mktemp("browser")) as port:
         async with Browser(port) as browser:
             tab = await browser.open(f"{agent.address}/ui/jobs")
             seen = await tab.sees("This cluster asks who you are", "Permission denied")

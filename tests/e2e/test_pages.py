@@ -145,6 +145,8 @@ async def test_runs_of_a_periodic_job_are_listed(agent: Agent, browser: Browser)
     await well(tab)
 
 
+LOOKED_AT = """Object.defineProperty(document, "hidden", {{ get: () => {}, configurable: true }});
+  document.dispatchEvent(new Event("visibilitychange"))"""
 FIGURES = {"rate_1min": 42.0, "p50_ms": 2.0, "p99_ms": 7.5, "predictions": 10}
 TOP = {
     "applications": [FIGURES | {"name": "digits", "defaults": 1, "slo_ms": 20.0, "arms": ["svm:2"], "policy": "Exp3"}],
@@ -212,12 +214,18 @@ def alloc_port(agent: Agent, alloc_id: str) -> int:
     return int(agent.get(f"/v1/allocation/{alloc_id}")["AllocatedResources"]["Shared"]["Ports"][0]["Value"])
 
 
-async def test_what_happens_is_seen_without_asking_again(agent: Agent, browser: Browser) -> None:
+async def test_what_happens_is_seen_while_somebody_looks(agent: Agent, browser: Browser) -> None:
     node = agent.get("/v1/nodes")[0]["ID"]
     tab = await browser.open(f"{agent.address}/ui/jobs")
     await tab.sees("web")
     agent.run(shell_job("newcomer"))
     await tab.sees("newcomer", "1/1 running")
+    await tab.evaluate(LOOKED_AT.format("true"))
+    agent.run(shell_job("unseen"))
+    agent.running("unseen")
+    assert "unseen" not in await tab.evaluate(TEXT)
+    await tab.evaluate(LOOKED_AT.format("false"))
+    await tab.sees("unseen", "1/1 running")
     await tab.go(f"{agent.address}/ui/clients/{node}")
     await tab.click("button", "Take no more")
     await tab.sees("ineligible", "Take work again")

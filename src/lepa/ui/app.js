@@ -269,6 +269,8 @@ addEventListener("lepa:token", () => {
   signed();
 });
 addEventListener("lepa:reload", open);
+addEventListener("pagehide", () => visit?.rest());
+addEventListener("pageshow", (event) => event.persisted && visit?.refresh());
 document.addEventListener("visibilitychange", () => (document.hidden ? visit?.rest() : visit?.refresh()));
 
 // The head of every page
