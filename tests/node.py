@@ -120,9 +120,10 @@ class Servers:
     async def removed(self, client: Client, alloc_id: str) -> None:
         """Collect an allocation that has ended, once the node has seen all of its end."""
         await self.status(alloc_id, "complete", "failed")
-        runner = client._allocations.runner(alloc_id)
-        await self.until(lambda: runner.finished.is_set() and client._allocations.reports.is_known(alloc_id))
-        await client.collect()
+        async with asyncio.timeout(WITHIN_S):
+            while client.has_allocation(alloc_id):
+                await client.collect()
+                await asyncio.sleep(0.005)
 
     async def status(self, alloc_id: str, *wanted: str) -> Allocation:
         """The report of an allocation once it has one of these client statuses."""

@@ -20,8 +20,13 @@ from lepa.model.tenancy import Namespace
 from lepa.rpc import acl_requests as a
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
+from lepa.server.acl.guard import Guard
+from lepa.server.key_file import load_or_make
+from lepa.server.keyring import Keyring
 from lepa.server.settings import AclSettings, ServerSettings
 from lepa.store.protocol import Store
+
+GOSSIP_KEY = "what the servers of a region share"
 
 
 class Answer:
@@ -42,6 +47,18 @@ class AclWorld:
 
     def __init__(self, made: Cluster, url: str, session: aiohttp.ClientSession, root: str) -> None:
         self.cluster = made
+        wrapping, replica, clock = load_or_make(None, GOSSIP_KEY), made.server.replica, SystemClock()
+        self.keyring = Keyring(replica, made.writer, clock, wrapping)
+        """Opens what the server has sealed, as another server of its region does."""
+        self.guard = Guard(
+            replica,
+            clock,
+            self.keyring,
+            enabled=True,
+            guest_token=wrapping.guest_token,
+            server_token=wrapping.server_token,
+        )
+        """Decides as the server does, without a call."""
         self.caller = made.caller
         self.url = url
         self.session = session
@@ -77,7 +94,7 @@ class AclWorld:
 @asynccontextmanager
 async def acl_world(store: Store | None = None, **settings: Any) -> AsyncIterator[AclWorld]:
     """A server that leads and wants tokens, bootstrapped. settings: of access control."""
-    wanted = ServerSettings(acl=AclSettings(enabled=True, **settings))
+    wanted = ServerSettings(acl=AclSettings(enabled=True, shared_secret=GOSSIP_KEY, **settings))
     async with cluster(store, wanted) as made:
         edge = Edge(
             caller=made.caller,

@@ -17,8 +17,10 @@ from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.server.server import Server
 from lepa.server.settings import ServerSettings
+from lepa.server.writer import Writer
+from lepa.state.keys import LEADER
 from lepa.store.memory import MemoryStore
-from lepa.store.protocol import Store
+from lepa.store.protocol import Fence, Store
 
 WAIT_S = 10.0
 
@@ -103,11 +105,13 @@ class FakeNode:
 
 
 class Cluster:
-    """Questions to a server, as tests ask them."""
+    """Questions to a server, as tests ask them. writer: changes the state as the server's own parts do."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, store: Store) -> None:
         self.server = server
         self.caller = server.caller
+        self.writer = Writer(store, server.replica, SystemClock(), SystemRandom())
+        self.writer.fence = Fence(LEADER, server.term)
 
     async def register(self, job: Job, **fields: Any) -> r.JobRegisterResponse:
         return (await self.caller.call(m.JOB_REGISTER, r.JobRegisterRequest(job=job, **fields))).value
@@ -144,12 +148,12 @@ class Cluster:
 async def cluster(store: Store | None = None, settings: ServerSettings | None = None) -> AsyncIterator[Cluster]:
     """A server that leads."""
     clock = SystemClock()
-    own = MemoryStore(clock) if store is None else None
-    server = Server(store or own, settings or ServerSettings(), clock, SystemRandom())  # type: ignore[arg-type]
+    used = store or MemoryStore(clock)
+    server = Server(used, settings or ServerSettings(), clock, SystemRandom())
     try:
         async with server:
             await server.wait_until_leading(WAIT_S)
-            yield Cluster(server)
+            yield Cluster(server, used)
     finally:
-        if own is not None:
-            await own.close()
+        if store is None:
+            await used.close()

@@ -35,6 +35,7 @@ from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.server.acl.introduced import Introduced
 from lepa.server.key_file import NAME, load_or_make
+from lepa.server.keyring_care import KeyringCare
 from lepa.server.settings import AclSettings, ServerSettings
 from lepa.serving.records import Registry
 from lepa.serving.selection import ArmState, SelectionState
@@ -342,7 +343,9 @@ async def test_a_prepublished_key_is_shown_before_it_signs(world: AclWorld) -> N
     assert made["State"] == "prepublished"
     kids = [key["kid"] for key in (await world.ask("GET", "/.well-known/jwks.json")).json["keys"]]
     assert made["KeyID"] in kids
-    care = world.cluster.server._leadership.leading.keyring_care
+    care = KeyringCare(
+        world.cluster.server.replica, world.cluster.writer, world.keyring, SystemClock(), AclSettings(enabled=True)
+    )
     await asyncio.sleep(0.45)
     await care.look()
     assert world.snapshot.root_key(made["KeyID"]).state == "active"
@@ -387,7 +390,7 @@ async def test_only_servers_may_hand_in_plans(world: AclWorld) -> None:
         async def ask(self, address: str, method: Any, request: Any, timeout_s: float) -> Any:
             return request
 
-    token = world.cluster.server._parts.guard._server_token
+    token = world.cluster.server.server_token
     shown: Any = await Introduced(Seen(), token).ask("x", m.SERVER_PULSE, m.SERVER_PULSE.request(), 1.0)  # type: ignore[arg-type]
     assert shown.auth_token == token
     other: Any = await Introduced(Seen(), token).ask("x", m.JOB_LIST, r.JobListRequest(auth_token="u"), 1.0)  # type: ignore[arg-type]
@@ -415,7 +418,7 @@ async def placed(world: AclWorld, identity: WorkloadIdentity, job_id: str = "web
     await world.caller.call(m.JOB_REGISTER, r.JobRegisterRequest(job=job, auth_token=world.root))
     stored = world.snapshot.job("default", job_id)
     alloc = make_alloc(f"alloc-of-{job_id}", job=stored, node_id=NODE, client_status="running")
-    await world.cluster.server._parts.writer.write(lambda draft: draft.put_allocation(alloc))
+    await world.cluster.writer.write(lambda draft: draft.put_allocation(alloc))
     return alloc
 
 
@@ -467,7 +470,7 @@ async def test_an_identity_opens_its_own_paths_until_the_allocation_ends(world: 
     assert (await world.ask("GET", "/v1/acl/policy/for-web", token)).json["Name"] == "for-web"
     assert (await world.ask("GET", "/v1/acl/policy/for-others", token)).status == 403
     ended = replace(alloc, client_status="complete")
-    await world.cluster.server._parts.writer.write(
+    await world.cluster.writer.write(
         lambda draft: draft.put_allocation(
             replace(ended, create_index=draft.snapshot.allocation(alloc.id).create_index)
         )
@@ -483,7 +486,7 @@ async def test_false_identities_are_refused(world: AclWorld) -> None:
     head, body, signature = token.split(".")
     claims = jwt.decode(token, options={"verify_signature": False})
     kid = jwt.get_unverified_header(token)["kid"]
-    keyring = world.cluster.server._parts.keyring
+    keyring = world.keyring
     key = keyring.open(world.snapshot, kid).signing
     public = world.snapshot.root_key(kid).public
     now = int(time.time())
@@ -536,7 +539,7 @@ async def test_a_child_is_known_by_its_parent(world: AclWorld) -> None:
     alloc = await placed(world, DEFAULT, "sweep/periodic-1")
     job = replace(world.snapshot.job("default", "sweep/periodic-1"), parent_id="sweep")
     write = lambda draft: draft.overwrite(keys.job_version_key("default", job.id, job.version), job)  # noqa: E731
-    await world.cluster.server._parts.writer.write(write)
+    await world.cluster.writer.write(write)
     claims = jwt.decode((await signed(world, alloc)).jwt, options={"verify_signature": False})
     assert claims["nomad_job_id"] == "sweep"
 

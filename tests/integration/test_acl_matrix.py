@@ -19,6 +19,7 @@ from lepa.api.doors import DOORS as ROUTE_DOORS
 from lepa.api.doors import door_of
 from lepa.api.jobs import JOB_FILE_MAX
 from lepa.kit.durations import MINUTE, SECOND, rfc3339
+from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError
 from lepa.model.job import JobDependency, VolumeRequest
 from lepa.rpc import methods as m
@@ -107,7 +108,7 @@ def request_of(name: str, namespace: str) -> Any:
 
 def allowed(world: AclWorld, name: str, request: Any) -> bool:
     try:
-        world.cluster.server._parts.guard.admit(need_of(name), request)
+        world.guard.admit(need_of(name), request)
     except LepaError as error:
         return error.code != "denied"
     return True
@@ -145,9 +146,9 @@ async def test_single_rights_open_what_the_table_says_and_nothing_else(world: Ac
 async def test_whoever_is_not_known_gets_nothing(world: AclWorld) -> None:
     secret = await world.token('namespace "*" {\n  policy = "write"\n}', "soon-over", expiration_ttl=2 * MINUTE)
     token = world.snapshot.token_by_secret(secret)
-    over = replace(token, expiration_time=rfc3339(world.cluster.server._parts.clock.now_ns() - SECOND))
+    over = replace(token, expiration_time=rfc3339(SystemClock().now_ns() - SECOND))
     write = lambda draft: draft.overwrite(keys.acl_key("tokens", token.accessor_id), over)  # noqa: E731
-    await world.cluster.server._parts.writer.write(write)
+    await world.cluster.writer.write(write)
     for name, need in NEEDS.items():
         for shown in (*GARBAGE, secret):
             request = with_token(request_of(name, "default"), shown)
@@ -388,7 +389,7 @@ async def test_a_command_in_a_task_that_nothing_isolates_needs_more(world: AclWo
             await world.caller.call(m.JOB_REGISTER, r.JobRegisterRequest(job=job, auth_token=world.root))
     for driver, enough in (("raw_exec", False), ("mock_driver", True)):
         alloc = make_alloc(f"of-{driver}", job=world.snapshot.job("default", f"by-{driver}"))
-        await world.cluster.server._parts.writer.write(lambda draft, alloc=alloc: draft.put_allocation(alloc))
+        await world.cluster.writer.write(lambda draft, alloc=alloc: draft.put_allocation(alloc))
         request = AuthorizeRequest(door="Allocation.Exec", alloc_id=alloc.id, task="t")
         assert allowed(world, "Allocation.Exec", with_token(request, one)) is enough
         assert allowed(world, "Allocation.Exec", with_token(request, two))

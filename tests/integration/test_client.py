@@ -21,7 +21,7 @@ from lepa.drivers.protocol import Started, TaskConfig
 from lepa.drivers.raw_exec import RawExec, RawExecSettings
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import Clock, SystemClock
-from lepa.model.allocation import Allocation, AllocDeploymentStatus
+from lepa.model.allocation import AllocDeploymentStatus
 from lepa.model.errors import LepaError
 from lepa.model.job import EphemeralDisk, Job
 from lepa.model.policies import DisconnectStrategy, RestartPolicy, TaskLifecycle, UpdateStrategy
@@ -323,9 +323,10 @@ class TestServices:
             job = job_of(mock(services=(service,)), update=update)
             resources = port("http", number)
             servers.place(alloc := placed(job, deployment_id="d", allocated_resources=resources))
-            await servers.until(
-                lambda: any(c.status == "failure" for c in (servers.reported and _checks(client, alloc)) or ())
-            )
+            await servers.until(lambda: alloc.id in servers.reported)
+            async with asyncio.timeout(WITHIN_S):
+                while not any(c.status == "failure" for c in (await client.checks(alloc.id)).values()):  # noqa: ASYNC110
+                    await asyncio.sleep(0.005)
             assert servers.reported[alloc.id].deployment_status is None
             works = True
             await servers.until(lambda: servers.reported[alloc.id].deployment_status)
@@ -394,10 +395,6 @@ class TestServices:
                 )
                 await servers.status(alloc.id, "running")
             await servers.until(lambda: len(servers.services) == 1)
-
-
-def _checks(client: Client, alloc: Allocation) -> list[Any]:
-    return list(client._allocations.runner(alloc.id).checks.results.values())
 
 
 class Cored(MockDriver):

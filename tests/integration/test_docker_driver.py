@@ -13,6 +13,8 @@ from tests.integration.conftest import MakeTask
 from tests.integration.driver_host import DriverHost
 
 from lepa.drivers.docker import DockerDriver, DockerSettings
+from lepa.drivers.docker_api import DockerApi
+from lepa.drivers.docker_config import container_name
 from lepa.drivers.docker_rules import VolumesSettings
 from lepa.drivers.protocol import DriverError, TaskConfig
 from lepa.kit.sources import SystemClock
@@ -28,6 +30,15 @@ class Host(DriverHost[DockerDriver]):
     def __init__(self, endpoint: str, state_dir: Path) -> None:
         self.endpoint, self.state_dir = endpoint, state_dir
         super().__init__(self.new_driver())
+        self.api = DockerApi(endpoint)
+
+    async def __aexit__(self, *exit_of: object) -> None:
+        await super().__aexit__(*exit_of)
+        await self.api.close()
+
+    async def number(self, task: TaskConfig) -> str:
+        """The id of a task's container."""
+        return str((await self.api.inspect(container_name(task)))["Id"])
 
     def new_driver(self, **settings: Any) -> DockerDriver:
         return DockerDriver(SystemClock(), DockerSettings(endpoint=self.endpoint, **settings), str(self.state_dir))

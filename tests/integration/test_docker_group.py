@@ -60,7 +60,7 @@ def namespace() -> Iterator[str]:
 
 async def exists(host: Host, name: str) -> bool:
     try:
-        await host.driver._api.inspect(name)
+        await host.api.inspect(name)
     except DockerError as error:
         return error.status != 404
     return True
@@ -122,7 +122,7 @@ async def test_a_container_is_taken_up_by_its_name_only_when_it_ran_for_this_sta
     with pytest.raises(LepaError, match="never started"):
         await host.driver.recover(other, replace(nothing, task_id=other.id))
     await host.driver.recover(task, nothing)
-    assert len(host.driver._containers[task.id].number) == 64
+    assert (await host.driver.stats(task.id)).resource_usage is not None
 
 
 async def test_given_devices_appear_in_the_container(host: Host, make_task: MakeTask, tmp_path: Path) -> None:
@@ -134,7 +134,7 @@ async def test_given_devices_appear_in_the_container(host: Host, make_task: Make
 async def test_containers_of_no_task_are_removed_once_they_are_old_enough(host: Host, make_task: MakeTask) -> None:
     task = container(make_task, "sleep 100")
     await host.start(task)
-    number = host.driver._containers[task.id].number
+    number = await host.number(task)
     assert await host.driver._leftovers.look() == []
     await host.driver.close()
     host.driver = host.new_driver()
@@ -163,16 +163,16 @@ async def test_a_loaded_image_goes_after_its_last_task_and_one_made_here_stays(
     host.driver = host.new_driver(gc=GcSettings(image_delay="10ms"))
     task = make_task(config={"image": name, "load": "local/image.tar", "command": "/bin/true"})
     assert (await host.run(task)).successful
-    assert await host.driver._api.has_image(name)
+    assert await host.api.has_image(name)
     await host.driver.destroy(task.id)
     async with asyncio.timeout(20):
-        while await host.driver._api.has_image(name):  # noqa: ASYNC110
+        while await host.api.has_image(name):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
     plain = container(make_task, "true")
     assert (await host.run(plain)).successful
     await host.driver.destroy(plain.id)
     await asyncio.sleep(0.1)
-    assert await host.driver._api.has_image(BUSYBOX_IMAGE)
+    assert await host.api.has_image(BUSYBOX_IMAGE)
 
 
 async def test_ended_containers_stay_when_the_operator_wants_to_see_them(host: Host, make_task: MakeTask) -> None:
@@ -180,10 +180,10 @@ async def test_ended_containers_stay_when_the_operator_wants_to_see_them(host: H
     host.driver = host.new_driver(gc=GcSettings(container=False))
     task = container(make_task, "exit 3")
     await host.run(task)
-    number = host.driver._containers[task.id].number
+    number = await host.number(task)
     await host.driver.destroy(task.id)
-    assert (await host.driver._api.inspect(number))["State"]["ExitCode"] == 3
-    await host.driver._api.remove(number)
+    assert (await host.api.inspect(number))["State"]["ExitCode"] == 3
+    await host.api.remove(number)
 
 
 async def test_rsyslog_gets_what_a_container_writes(host: Host, make_task: MakeTask, tmp_path: Path) -> None:
@@ -214,7 +214,7 @@ async def test_containers_without_cores_keep_off_those_of_others(host: Host, mak
     before, after = container(make_task, "sleep 600"), container(make_task, "sleep 600")
 
     async def cores(task: TaskConfig) -> str:
-        state = await host.driver._api.inspect(host.driver._containers[task.id].number)
+        state = await host.api.inspect(container_name(task))
         return str(state["HostConfig"]["CpusetCpus"])
 
     await host.start(owns)

@@ -93,6 +93,7 @@ class SelfView:
                 "server": _yes(self.server),
                 "leader": "true" if self.server is not None and self.server.leads else "false",
                 "leader_addr": self.server.leader_address if self.server else "",
+                "leader_term": str(self.server.term) if self.server else "",
             },
             "runtime": {
                 "version": platform.python_version(),

@@ -123,6 +123,11 @@ class Server:
         """Internal address of the server that leads, "" when none does."""
         return self._leadership.leader_address
 
+    @property
+    def term(self) -> int:
+        """The revision at which the server that leads began to, 0 when none does: grows with each leader."""
+        return self._leadership.key.created
+
     async def take_over(self, timeout_s: float) -> None:
         """Lead in the place of the server that leads now. Raises LepaError(timeout)."""
         await self._leadership.take_over(timeout_s)

@@ -48,10 +48,11 @@ class MemoryStore:
             entry = self._entries.get(compare.key, _ABSENT)
             if not holds(compare, entry.created, entry.modified):
                 return Committed(False, self._revision)
-        self._apply(txn.operations)
+        self.apply(txn.operations)
         return Committed(True, self._revision)
 
-    def _apply(self, operations: Sequence[Put | Delete]) -> None:
+    def apply(self, operations: Sequence[Put | Delete]) -> None:
+        """Change entries at once, as a writer does who comes between two steps of others."""
         revision = self._revision + 1
         changes = [change for operation in operations if (change := self._change(operation, revision))]
         if changes:
@@ -85,7 +86,7 @@ class MemoryStore:
         return self._leases.grant(ttl_s)
 
     async def _end_keys(self, lease: int) -> None:
-        self._apply([Delete(key) for key, holder in sorted(self._lease_of.items()) if holder == lease])
+        self.apply([Delete(key) for key, holder in sorted(self._lease_of.items()) if holder == lease])
 
     async def close(self) -> None:
         self._closed = True

@@ -69,6 +69,6 @@ async def test_only_allocations_that_make_room_are_waited_for(client: Client, se
 
 async def test_an_unknown_allocation_is_named(client: Client) -> None:
     with pytest.raises(LepaError, match='Unknown allocation "x"'):
-        client._allocations.runner("x")
+        await client.checks("x")
     with pytest.raises(LepaError, match="Unknown allocation"):
         await client.collect("x")

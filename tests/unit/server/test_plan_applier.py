@@ -127,7 +127,7 @@ async def test_a_change_between_check_and_commit_brings_another_check() -> None:
             draft = original(snapshot)  # type: ignore[arg-type]
             if not changed:
                 changed = True
-                b.store._apply([keys.put(keys.alloc_key("a"), replace(present, client_status="failed"))])
+                b.store.apply([keys.put(keys.alloc_key("a"), replace(present, client_status="failed"))])
             return draft
 
         b.writer.draft_on = draft_on  # type: ignore[method-assign]
@@ -202,7 +202,7 @@ async def test_a_group_that_was_overtaken_is_written_one_by_one() -> None:
             nonlocal drafts
             draft, drafts = original(snapshot), drafts + 1
             if drafts == 1:  # of all three together
-                b.store._apply([keys.put(keys.alloc_key("a"), replace(present, client_status="failed"))])
+                b.store.apply([keys.put(keys.alloc_key("a"), replace(present, client_status="failed"))])
             return draft
 
         b.writer.draft_on = draft_on  # type: ignore[method-assign]
@@ -226,7 +226,7 @@ async def test_nothing_is_placed_on_a_node_that_went_down_meanwhile() -> None:
             node = snapshot.node("node-1")
             if not down and node is not None:
                 down = True
-                b.store._apply([keys.put(keys.node_key("node-1"), replace(node, status="down"))])
+                b.store.apply([keys.put(keys.node_key("node-1"), replace(node, status="down"))])
             return draft
 
         b.writer.draft_on = draft_on  # type: ignore[method-assign]

@@ -56,7 +56,7 @@ async def test_an_overtaken_command_runs_again_on_what_the_other_wrote() -> None
             assert alloc is not None
             if tries == 1:
                 overtake = replace(alloc, client_status="failed")
-                store._apply([keys.put(keys.alloc_key("alloc-1"), overtake)])
+                store.apply([keys.put(keys.alloc_key("alloc-1"), overtake)])
             draft.put_allocation(replace(alloc, desired_status="stop"))
 
         await writer.write(restart)

@@ -223,7 +223,7 @@ async def test_many_changes_come_in_parts_of_whole_revisions(
     subscription = replica.subscribe()
     for at in range(4):  # in one step of the loop
         puts = [keys.put(keys.alloc_key(f"a{at}{one}"), make_alloc(f"a{at}{one}")) for one in range(3)]
-        store._apply(puts)
+        store.apply(puts)
     deliveries = [await anext(subscription) for _ in range(2)]
     assert [len(delivery.changes) for delivery in deliveries] == [6, 6]
     assert [delivery.snapshot.index for delivery in deliveries] == [2, 4]
@@ -251,7 +251,7 @@ async def test_a_replica_that_fell_behind_reads_again(store: MemoryStore, clock:
         query = asyncio.ensure_future(replica.changed(Watch("allocs", "id", "a149"), 5, wait_s=300))
         await settle()
         for at in range(150):  # in one step of the loop: the replica cannot follow
-            store._apply([keys.put(keys.alloc_key(f"a{at}"), make_alloc(f"a{at}"))])
+            store.apply([keys.put(keys.alloc_key(f"a{at}"), make_alloc(f"a{at}"))])
         snapshot = await replica.wait_for(150, 1)
         assert len(list(snapshot.allocations())) == 150
         assert (await anext(subscription)).lagged
