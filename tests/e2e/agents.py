@@ -314,11 +314,14 @@ class Agent:
         return eventually(enough, within_s)
 
     def alloc_until(self, alloc_id: str, condition: Callable[[Any], bool], within_s: float = 20.0) -> Any:
-        """Wait for a state of one allocation; the allocation then."""
+        """Wait for a state of one allocation; the allocation then. The condition may name what is not there yet, as the
+        states of its tasks are not before its node reports."""
 
         def read() -> Any:
             alloc = self.get(f"/v1/allocation/{alloc_id}")
-            return alloc if condition(alloc) else None
+            with contextlib.suppress(KeyError):
+                return alloc if condition(alloc) else None
+            return None
 
         return eventually(read, within_s)
 

@@ -112,11 +112,11 @@ def test_b195_a_dead_source_of_one_task_does_not_hold_up_another(agent: Agent) -
     (stub,) = eventually(lambda: agent.allocations("b195"))
     eventually(lambda: agent.output(stub["ID"], "runs") == "up\n")
 
-    def tried() -> bool:
-        events = agent.get(f"/v1/allocation/{stub['ID']}")["TaskStates"]["waits"]["Events"]
+    def tried(alloc: Any) -> bool:
+        events = alloc["TaskStates"]["waits"]["Events"]
         return [each["Type"] for each in events].count("Failed Artifact Download") >= 2
 
-    eventually(tried)
+    agent.alloc_until(stub["ID"], tried)
     agent.purge("b195")
 
 
