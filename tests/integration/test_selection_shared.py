@@ -45,7 +45,7 @@ def model(name: str, output: str, frontend: QueryFrontend) -> Iterator[None]:
     try:
         yield
     finally:
-        container._stopping = True
+        container.stop()
         thread.join()
 
 

@@ -8,7 +8,7 @@ what cannot be asked is unknown, and for what is unknown one waits.
 
 import logging
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar, cast
 
 from msgspec.structs import replace
 
@@ -53,12 +53,12 @@ class MultiregionCaller:
 
     async def call(self, method: Method[Q, A], request: Q) -> r.Reply[A]:
         if isinstance(request, r.JobRegisterRequest) and _is_whole(request):
-            return await self._register(request)  # type: ignore[return-value]
+            return cast(r.Reply[A], await self._register(request))
         if isinstance(request, r.JobPlanRequest) and method.name == m.JOB_PLAN.name and request.job is not None:
             planned: Any = self._planned(request)
             return await self._regional.call(method, planned)
         if isinstance(request, r.JobDeregisterRequest) and request.everywhere:
-            return await self._deregister(request)  # type: ignore[return-value]
+            return cast(r.Reply[A], await self._deregister(request))
         return await self._regional.call(method, request)
 
     def stream(self, method: Method[Q, A], request: Q) -> AsyncIterator[A]:

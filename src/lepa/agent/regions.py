@@ -6,7 +6,7 @@ once: the server that gets it is of the region that it names.
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack
-from typing import Final, Protocol, Self, TypeVar
+from typing import Final, Protocol, Self, TypeVar, cast
 
 from lepa.kit.sources import Clock, Random
 from lepa.kit.telemetry import Metrics
@@ -68,9 +68,9 @@ class RegionCaller:
         if request.region not in ("", self._region):
             return await self._other(request.region).call(method, request)
         if method.name == m.STATUS_MEMBERS.name:
-            return r.Reply(value=await self._members(request), index=1)  # type: ignore[arg-type]
+            return r.Reply(value=cast(A, await self._members(request)), index=1)
         if method.name == m.STATUS_REGIONS.name:
-            return r.Reply(value=self._directory.regions(), index=1)  # type: ignore[arg-type]
+            return r.Reply(value=cast(A, self._directory.regions()), index=1)
         return await self._own.call(method, request)
 
     def stream(self, method: Method[Q, A], request: Q) -> AsyncIterator[A]:

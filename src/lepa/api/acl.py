@@ -10,7 +10,7 @@ from typing import Any
 from aiohttp import web
 from msgspec.structs import replace
 
-from lepa.api.edge import Edge, Route, by_verb, read, write
+from lepa.api.edge import ByVerb, Edge, Route, read, write
 from lepa.api.request import (
     common,
     empty_response,
@@ -256,7 +256,7 @@ ROUTES = (
     Route(
         "GET PUT POST DELETE",
         "acl/role/{id}",
-        by_verb(
+        ByVerb(
             {
                 "GET": read(m.ACL_ROLE_GET, missing="ACL role not found"),
                 "PUT": write_role,
@@ -269,14 +269,14 @@ ROUTES = (
     Route(
         "GET PUT POST DELETE",
         "acl/auth-method/{id}",
-        by_verb({"GET": get_auth_method, "PUT": write_auth_method, "DELETE": delete_auth_method}),
+        ByVerb({"GET": get_auth_method, "PUT": write_auth_method, "DELETE": delete_auth_method}),
     ),
     Route("GET", "acl/binding-rules", read(m.ACL_BINDING_RULE_LIST)),
     Route("PUT POST", "acl/binding-rule", write_binding_rule),
     Route(
         "GET PUT POST DELETE",
         "acl/binding-rule/{id}",
-        by_verb(
+        ByVerb(
             {
                 "GET": read(m.ACL_BINDING_RULE_GET, missing="ACL binding rule not found"),
                 "PUT": write_binding_rule,

@@ -130,15 +130,16 @@ class Edge(NamedTuple):
             await self.authorize(request, door, **about)
 
 
-def by_verb(handlers: Mapping[str, Handle]) -> Handle:
+class ByVerb:
     """A handler for each verb; PUT's also answers POST."""
 
-    async def handle(edge: "Edge", request: web.Request) -> web.StreamResponse:
-        verb = "PUT" if request.method == "POST" else request.method
-        return await handlers[verb](edge, request)
+    def __init__(self, handlers: Mapping[str, Handle]) -> None:
+        self.handlers = handlers
 
-    handle.by_verb = handlers  # type: ignore[attr-defined]
-    return handle
+    async def __call__(self, edge: "Edge", request: web.Request) -> web.StreamResponse:
+        """Let the verb's handler answer."""
+        verb = "PUT" if request.method == "POST" else request.method
+        return await self.handlers[verb](edge, request)
 
 
 class Route(NamedTuple):

@@ -13,7 +13,7 @@ import msgspec
 from aiohttp import web
 
 from lepa import jobspec
-from lepa.api.edge import Edge, Handle, Route, answers, by_verb
+from lepa.api.edge import ByVerb, Edge, Handle, Route, answers
 from lepa.api.request import (
     common,
     flag,
@@ -473,7 +473,7 @@ async def one_job(edge: Edge, request: web.Request) -> web.StreamResponse:
 
 
 def _put_or_get(on_get: Handle, on_put: Handle) -> Handle:
-    return by_verb({"GET": on_get, "PUT": on_put})
+    return ByVerb({"GET": on_get, "PUT": on_put})
 
 
 ROUTES = (

@@ -14,7 +14,7 @@ import msgspec
 from aiohttp import web
 
 from lepa import __version__
-from lepa.api.edge import Described, Edge, Route, described
+from lepa.api.edge import ByVerb, Described, Edge, Route, described
 from lepa.api.jobs import OF_ONE_JOB
 from lepa.api.request import JSON
 from lepa.model.wire import to_json
@@ -53,7 +53,7 @@ def operations(routes: Iterable[Route]) -> Iterator[Operation]:
         if route.path == ONE_JOB:
             yield from _of_one_job()
             continue
-        handlers: dict[str, Callable[..., Any]] = getattr(route.handle, "by_verb", {})
+        handlers = route.handle.handlers if isinstance(route.handle, ByVerb) else {}
         for verb in route.verbs.split():
             handle = handlers.get("PUT" if verb == "POST" else verb, route.handle)
             yield Operation(verb, _plain(route.path), _summary(handle), described(handle))

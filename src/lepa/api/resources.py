@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from lepa.api.edge import Edge, Handle, Route, answers, by_verb, read, write
+from lepa.api.edge import ByVerb, Edge, Handle, Route, answers, read, write
 from lepa.api.request import (
     common,
     empty_response,
@@ -319,7 +319,7 @@ ROUTES = (
     Route(
         "GET PUT POST DELETE",
         "node/pool/{name}",
-        by_verb(
+        ByVerb(
             {
                 "GET": _read_named(m.NODE_POOL_GET, "node pool not found"),
                 "PUT": write(m.NODE_POOL_UPSERT, fields=_named(NodePool, "node pool")),
@@ -335,7 +335,7 @@ ROUTES = (
     Route(
         "GET PUT POST DELETE",
         "namespace/{name}",
-        by_verb(
+        ByVerb(
             {
                 "GET": _read_named(m.NAMESPACE_GET, "Namespace not found"),
                 "PUT": write(m.NAMESPACE_UPSERT, fields=_named(Namespace, "namespace")),
@@ -356,7 +356,7 @@ ROUTES = (
     Route(
         "GET PUT POST",
         "operator/scheduler/configuration",
-        by_verb({"GET": scheduler_configuration, "PUT": set_scheduler_configuration}),
+        ByVerb({"GET": scheduler_configuration, "PUT": set_scheduler_configuration}),
     ),
     Route("PUT", "system/gc", write(m.SYSTEM_GC)),
     Route("PUT", "system/reconcile/summaries", write(m.SYSTEM_RECONCILE_SUMMARIES)),

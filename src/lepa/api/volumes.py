@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from lepa.api.edge import Edge, Handle, Route, answers, by_verb, read, write
+from lepa.api.edge import ByVerb, Edge, Handle, Route, answers, read, write
 from lepa.api.request import common, flag, json_object, json_response, member, read_request, reply_response
 from lepa.model import wire
 from lepa.model.errors import invalid, not_found
@@ -196,12 +196,12 @@ async def list_plugins(edge: Edge, request: web.Request) -> web.StreamResponse:
 
 _REGISTER = _write_csi(m.CSI_VOLUME_REGISTER, volumes=False)
 ROUTES = (
-    Route("GET PUT POST", "volumes", by_verb({"GET": list_volumes, "PUT": _REGISTER})),
+    Route("GET PUT POST", "volumes", ByVerb({"GET": list_volumes, "PUT": _REGISTER})),
     Route("GET", "volumes/external", list_external),
     Route(
         "GET PUT POST DELETE",
         "volumes/snapshot",
-        by_verb({"GET": list_snapshots, "PUT": create_snapshots, "DELETE": delete_snapshot}),
+        ByVerb({"GET": list_snapshots, "PUT": create_snapshots, "DELETE": delete_snapshot}),
     ),
     Route("GET", "volumes/claims", list_claims),
     Route("DELETE", "volumes/claim/{id}", write(m.VOLUME_CLAIM_DELETE)),
@@ -210,12 +210,12 @@ ROUTES = (
     Route(
         "GET DELETE",
         "volume/host/{id}",
-        by_verb({"GET": read(m.HOST_VOLUME_GET, missing="volume not found"), "DELETE": delete_host}),
+        ByVerb({"GET": read(m.HOST_VOLUME_GET, missing="volume not found"), "DELETE": delete_host}),
     ),
     Route(
         "GET PUT POST DELETE",
         "volume/csi/{id}",
-        by_verb(
+        ByVerb(
             {
                 "GET": read(m.CSI_VOLUME_GET, missing="volume not found"),
                 "PUT": _REGISTER,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 from fnmatch import translate
 from functools import lru_cache
-from typing import Protocol
+from typing import Any, Protocol
 
 from lepa.model.constraint import Affinity, Constraint
 from lepa.model.job import Job, TaskGroup, VolumeRequest
@@ -38,11 +38,12 @@ class Column(Protocol):
 
 @dataclass(frozen=True)
 class Check:
-    """A requirement on one column. reason: how AllocMetric names the nodes that fail it."""
+    """A requirement on one column. reason: how AllocMetric names the nodes that fail it. passes: of what the column
+    reads of a node."""
 
     reason: str
     column: Column
-    passes: Callable[[Hashable], bool]
+    passes: Callable[[Any], bool]
 
     def allows(self, node: Node) -> bool:
         """Whether one node passes."""
@@ -195,8 +196,8 @@ def constraint_check(constraint: Constraint | Affinity) -> Check:
     left, operand, right = constraint.ltarget, constraint.operand, constraint.rtarget
     text = f"{left} {operand} {right}".strip()
     if right.startswith("${"):
-        return Check(text, TargetPairColumn(left, right), lambda pair: satisfies(pair[0], operand, pair[1]))  # type: ignore[index]
-    return Check(text, TargetColumn(left), lambda value: satisfies(value, operand, right))  # type: ignore[arg-type]
+        return Check(text, TargetPairColumn(left, right), lambda pair: satisfies(pair[0], operand, pair[1]))
+    return Check(text, TargetColumn(left), lambda value: satisfies(value, operand, right))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ class Version(NamedTuple):
     segments: tuple[int, ...]
     prerelease: tuple[str, ...] = ()
 
-    def key(self, width: int) -> tuple[object, ...]:
+    def key(self, width: int) -> tuple[tuple[int, ...], bool, tuple[tuple[int, int, str], ...]]:
         """A sort key, segments filled up with zeros to `width`; a pre-release sorts below its release."""
         segments = self.segments + (0,) * (width - len(self.segments))
         return segments, not self.prerelease, tuple(_identifier_key(part) for part in self.prerelease)
@@ -72,7 +72,7 @@ def _holds(version: Version, operator: str, bound: Version, semver: bool) -> boo
         return False
     if operator == "~>":
         fixed = max(1, len(bound.segments) - 1)
-        return bool(left >= right) and version.key(width)[0][:fixed] == bound.segments[:fixed]  # type: ignore[index]
+        return left >= right and version.key(width)[0][:fixed] == bound.segments[:fixed]
     return bool({">": left > right, ">=": left >= right, "<": left < right, "<=": left <= right}[operator])
 
 

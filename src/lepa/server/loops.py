@@ -109,7 +109,7 @@ async def carry_out(name: str, orders: Iterable[Order], writer: Writer) -> bool:
 
 def _told(order: Order) -> str:
     """Its fields as the log writes them."""
-    fields = order._asdict() if isinstance(order, tuple) else {"order": order}  # type: ignore[attr-defined]
+    fields = order._asdict() if hasattr(order, "_asdict") else {"order": order}
     return " ".join(f"{key}={value!r}" for key, value in fields.items() if value not in ((), None))
 
 

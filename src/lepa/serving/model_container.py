@@ -382,13 +382,14 @@ class ModelContainer:
         self._process = os.getpid()
         os.register_at_fork(after_in_child=self._forked)
 
-    def stop(self, number: int = 0, frame: FrameType | None = None) -> None:
-        """Finish the batch at hand and leave, or leave after `GRACE_S`; may be called by a signal."""
-        if not self._stopping:
-            self._stopping = True
-            overdue = threading.Timer(GRACE_S, os._exit, [EXIT_FAILED])
-            overdue.daemon = True
-            overdue.start()
+    @property
+    def stopping(self) -> bool:
+        """Whether it was told to stop."""
+        return self._stopping
+
+    def stop(self) -> None:
+        """Finish the batch at hand and leave; may be called by a signal, and by another thread."""
+        self._stopping = True
 
     def _forked(self) -> None:
         """In a process that the model has forked: leave the connections to this one's parent."""
@@ -494,11 +495,24 @@ def main() -> int:
         log.error("the model cannot be loaded", exc_info=error)
         return EXIT_FAILED
     container = ModelContainer(settings, function)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, container.stop)
+    _stop_by_signals(container)
     log.info("model loaded name=%s version=%s", settings.model_name, settings.model_version)
     container.run()
     return 0
+
+
+def _stop_by_signals(container: ModelContainer) -> None:
+    """Let SIGTERM and SIGINT stop the container, and end the process when that takes longer than `GRACE_S`."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        if not container.stopping:
+            container.stop()
+            overdue = threading.Timer(GRACE_S, os._exit, [EXIT_FAILED])
+            overdue.daemon = True
+            overdue.start()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, stop)
 
 
 if __name__ == "__main__":

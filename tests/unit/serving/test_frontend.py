@@ -51,7 +51,7 @@ async def joined(frontend: QueryFrontend, function: PredictFunction) -> AsyncIte
     try:
         yield
     finally:
-        container._stopping = True
+        container.stop()
         await asyncio.to_thread(thread.join)
 
 

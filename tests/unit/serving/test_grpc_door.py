@@ -55,7 +55,7 @@ async def client() -> AsyncIterator[Any]:
         with triton.InferenceServerClient(f"127.0.0.1:{frontend.grpc_port}") as made:
             yield made
         for container, thread in zip(containers, threads, strict=True):
-            container._stopping = True
+            container.stop()
             await asyncio.to_thread(thread.join)
 
 

@@ -144,7 +144,7 @@ def container(frontend: Frontend) -> Iterator[ModelContainer]:
     thread = threading.Thread(target=made.run)
     thread.start()
     yield made
-    made._stopping = True
+    made.stop()
     thread.join(5)
     assert not thread.is_alive()
 
@@ -215,7 +215,7 @@ def test_a_container_that_predicts_for_long_does_not_take_the_frontend_for_lost(
         assert decode_from_container(frontend.next_but_heartbeats()) == Outputs(5, [b"1.0"])
         assert {(frontend.heard()[-1], frontend.peer) for _ in range(5)} == {(HEARTBEAT_FRAMES[-1], first)}
     finally:
-        container._stopping = True
+        container.stop()
         thread.join(5)
 
 
@@ -244,7 +244,7 @@ def test_sessions_through_a_balancer_end_up_at_different_frontends(
             assert time.monotonic() < deadline
             time.sleep(0.01)
     finally:
-        container._stopping = True
+        container.stop()
         thread.join(5)
 
 

@@ -90,7 +90,7 @@ async def frontend(server: tuple[Server, int]) -> AsyncIterator[QueryFrontend]:
             await asyncio.sleep(0.01)
         yield made
         for container, thread in zip(containers, threads, strict=True):
-            container._stopping = True
+            container.stop()
             await asyncio.to_thread(thread.join)
 
 
