@@ -1,6 +1,7 @@
 """The exec driver with each OCI runtime, under a real supervisor."""
 
 import asyncio
+import json
 import os
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from tests import components
+from tests.cgroup_files import v1_files, v2_files
 from tests.integration.conftest import MakeTask
 from tests.integration.test_raw_exec_driver import processes_with, until
 
@@ -18,9 +20,10 @@ from lepa.drivers import oci
 from lepa.drivers.oci import ExecSettings, OciExec
 from lepa.drivers.oci_runtime import PROGRAMS
 from lepa.drivers.protocol import DriverError, Mount, TaskConfig
+from lepa.drivers.supervisor import cgroups
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.kit.sources import SystemClock
-from lepa.model.resources import AllocatedCpuResources, AllocatedTaskResources, DNSConfig
+from lepa.model.resources import AllocatedCpuResources, AllocatedMemoryResources, AllocatedTaskResources, DNSConfig
 
 pytestmark = pytest.mark.oci
 
@@ -102,6 +105,32 @@ async def test_tasks_without_cores_keep_off_those_of_others(driver: OciExec, mak
     assert os.sched_getaffinity(pids["before"]) == {first, last}
     for task in (owns, before, after):
         await driver.destroy(task.id)
+
+
+async def test_limits_are_what_the_kernel_was_told(driver: OciExec, make_task: MakeTask, tmp_path: Path) -> None:
+    """In the hierarchy that this host has. CPU weights of v2 are left out: runtimes convert them in several ways."""
+    core = min(os.sched_getaffinity(0))
+    asked = AllocatedTaskResources(
+        cpu=AllocatedCpuResources(cpu_shares=300, reserved_cores=(core,)),
+        memory=AllocatedMemoryResources(memory_mb=32, memory_max_mb=64),
+    )
+    task = replace(make_task("sleep", "600"), resources=asked)
+    task = replace(task, config=task.config | {"cpu_hard_limit": True, "pids_limit": 50})
+    await driver.start(task)
+    config = json.loads((tmp_path / "state/exec/bundles" / task.id / "config.json").read_text())
+    unified = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    wanted = (v2_files if unified else v1_files)(config["linux"]["resources"])
+    places = [Path(mount_point) / "lepa" / task.id for _, mount_point in cgroups.hierarchies()]
+    told = {
+        name: path.read_text().strip()
+        for name in wanted
+        if name != "cpu.weight"
+        for path in (place / name for place in places)
+        if path.exists()
+    }
+    assert told == {name: wanted[name] for name in told}
+    assert {"pids.max", "cpuset.cpus", "memory.max" if unified else "memory.limit_in_bytes"} <= told.keys()
+    await driver.destroy(task.id)
 
 
 async def test_a_task_cannot_change_or_leave_its_surroundings(

@@ -29,8 +29,8 @@ from lepa.drivers.oci_bundle import (
     bundle_config,
     capabilities_for,
     capability_problems,
-    cpu_quota_us,
     process_config,
+    task_limits,
 )
 from lepa.drivers.oci_runtime import ENVIRONMENT, OciRuntime, installed, write_private
 from lepa.drivers.protocol import Capabilities, DeviceNode, DriverError, TaskConfig
@@ -150,7 +150,8 @@ class OciExec(SupervisedDriver):
         binds = [*_binds(task, self._chroot_env), *self._dns_binds(task, bundle)]
         cgroup = f"/{cgroups.PARENT}/{task.id}"
         devices = [_device(each, user) for each in task.devices]
-        isolation, limits = self._isolation(task, user), self._limits(task)
+        isolation = self._isolation(task, user)
+        limits = task_limits(task, self._settings.pids_limit, self._core_mhz, self._shared_cores)
         config = bundle_config(process, task.task_dir, binds, isolation, limits, cgroup, devices)
         write_private(os.path.join(bundle, "config.json"), to_json(config))
         pid_file, error_file = os.path.join(bundle, "pid"), os.path.join(bundle, "error")
@@ -161,7 +162,7 @@ class OciExec(SupervisedDriver):
             stderr=log_files(task.stderr_path, task.logs),
             pid_file=pid_file,
             error_file=error_file,
-            cgroups=_cgroup_directories(cgroup),
+            cgroups=cgroup_directories(cgroup),
         )
 
     def words(self, task: TaskConfig) -> tuple[str, ...]:
@@ -273,22 +274,6 @@ class OciExec(SupervisedDriver):
             ),
         )
 
-    def _limits(self, task: TaskConfig) -> Limits:
-        memory = task.resources.memory
-        reserved = (memory.memory_mb or task.memory_mb) * MIB
-        ceiling = memory.memory_max_mb * MIB
-        cores = task.resources.cpu.reserved_cores
-        mhz = task.resources.cpu.cpu_shares or task.cpu_shares
-        hard = options.flag(task.config, "cpu_hard_limit") and mhz
-        return Limits(
-            memory_bytes=max(reserved, ceiling),
-            memory_low_bytes=reserved if ceiling > reserved else 0,
-            cpu_shares=mhz,
-            cpu_quota_us=cpu_quota_us(mhz, self._core_mhz) if hard else 0,
-            cpus=",".join(str(core) for core in cores or self._shared_cores),
-            pids=min(options.number(task.config, "pids_limit", self._settings.pids_limit), self._settings.pids_limit),
-        )
-
     def _dns_binds(self, task: TaskConfig, bundle: str) -> list[Bind]:
         text = resolv_conf(task.dns)
         if not text:
@@ -347,7 +332,7 @@ def inside(command: str, task_dir: str) -> str:
     return command
 
 
-def _cgroup_directories(cgroup: str) -> tuple[str, ...]:
+def cgroup_directories(cgroup: str) -> tuple[str, ...]:
     """Where the runtime puts a container: the hierarchy to kill by first, then those with figures."""
     wanted = ("cgroup2", "memory", "cpuacct")
     return tuple(mount_point + cgroup for kind, mount_point in cgroups.hierarchies() if kind in wanted)

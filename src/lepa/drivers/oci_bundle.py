@@ -8,6 +8,9 @@ from typing import Any
 
 import msgspec
 
+from lepa.drivers import options
+from lepa.drivers.protocol import TaskConfig
+
 HOST_FOLDERS = (
     "/bin",
     "/etc",
@@ -246,6 +249,26 @@ def capability_name(name: str) -> str:
     """ "net_raw", "NET_RAW" and "CAP_NET_RAW" are the same."""
     upper = name.upper()
     return upper if upper.startswith("CAP_") else "CAP_" + upper
+
+
+def task_limits(task: TaskConfig, pids_max: int, core_mhz: float, shared_cores: Sequence[int] = ()) -> Limits:
+    """What a task may use. pids_max: the most it may ask for; shared_cores: for tasks without their own, () for all.
+
+    With `memory_max` the kernel leaves `memory` to the task when memory is short, and ends it above the maximum.
+    """
+    memory = task.resources.memory
+    reserved = (memory.memory_mb or task.memory_mb) * MIB
+    ceiling = memory.memory_max_mb * MIB
+    mhz = task.resources.cpu.cpu_shares or task.cpu_shares
+    hard = options.flag(task.config, "cpu_hard_limit") and mhz
+    return Limits(
+        memory_bytes=max(reserved, ceiling),
+        memory_low_bytes=reserved if ceiling > reserved else 0,
+        cpu_shares=mhz,
+        cpu_quota_us=cpu_quota_us(mhz, core_mhz) if hard else 0,
+        cpus=",".join(str(core) for core in task.resources.cpu.reserved_cores or shared_cores),
+        pids=min(options.number(task.config, "pids_limit", pids_max), pids_max),
+    )
 
 
 def cpu_shares(mhz: int) -> int:

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+from tests.cgroup_files import v1_files, v2_files
 
 from lepa.drivers.oci_bundle import (
     DEFAULT_CAPABILITIES,
@@ -13,7 +14,10 @@ from lepa.drivers.oci_bundle import (
     capability_problems,
     cpu_shares,
     process_config,
+    task_limits,
 )
+from lepa.drivers.protocol import TaskConfig
+from lepa.model.resources import AllocatedCpuResources, AllocatedMemoryResources, AllocatedTaskResources
 
 PROCESS = Process(args=("/bin/sh", "-c", "true"), env={"K": "v"}, cwd="/", uid=65534, gid=65534, groups=(5,))
 
@@ -61,6 +65,102 @@ def test_limits_become_resources() -> None:
     assert resources["pids"] == {"limit": 7}
     assert resources["devices"][0] == {"allow": False, "access": "rwm"}
     assert "memory" not in bundle(limits=Limits())["linux"]["resources"]
+
+
+MIB = 1024 * 1024
+HARD = {"cpu_hard_limit": True}
+
+
+@pytest.mark.parametrize(
+    ("cpu", "memory", "config", "v1", "v2"),
+    [
+        pytest.param(
+            {"cpu_shares": 500},
+            {"memory_mb": 64},
+            {},
+            {
+                "cpu.shares": "500",
+                "memory.limit_in_bytes": str(64 * MIB),
+                "memory.memsw.limit_in_bytes": str(64 * MIB),
+                "cpuset.cpus": "2,3",
+                "pids.max": "100",
+            },
+            {
+                "cpu.weight": "19",
+                "memory.max": str(64 * MIB),
+                "memory.swap.max": "0",
+                "cpuset.cpus": "2,3",
+                "pids.max": "100",
+            },
+            id="the least",
+        ),
+        pytest.param(
+            {"cpu_shares": 1_000, "reserved_cores": (0, 1)},
+            {"memory_mb": 64, "memory_max_mb": 256},
+            HARD | {"pids_limit": 10},
+            {
+                "cpu.shares": "1000",
+                "cpu.cfs_period_us": "100000",
+                "cpu.cfs_quota_us": "50000",
+                "memory.limit_in_bytes": str(256 * MIB),
+                "memory.memsw.limit_in_bytes": str(256 * MIB),
+                "memory.soft_limit_in_bytes": str(64 * MIB),
+                "cpuset.cpus": "0,1",
+                "pids.max": "10",
+            },
+            {
+                "cpu.weight": "39",
+                "cpu.max": "50000 100000",
+                "memory.max": str(256 * MIB),
+                "memory.swap.max": "0",
+                "memory.low": str(64 * MIB),
+                "cpuset.cpus": "0,1",
+                "pids.max": "10",
+            },
+            id="everything",
+        ),
+        pytest.param(
+            {"cpu_shares": 1},
+            {"memory_mb": 64, "memory_max_mb": 32},
+            HARD | {"pids_limit": 10_000},
+            {
+                "cpu.shares": "2",
+                "cpu.cfs_period_us": "100000",
+                "cpu.cfs_quota_us": "1000",
+                "memory.limit_in_bytes": str(64 * MIB),
+                "memory.memsw.limit_in_bytes": str(64 * MIB),
+                "cpuset.cpus": "2,3",
+                "pids.max": "100",
+            },
+            {
+                "cpu.weight": "1",
+                "cpu.max": "1000 100000",
+                "memory.max": str(64 * MIB),
+                "memory.swap.max": "0",
+                "cpuset.cpus": "2,3",
+                "pids.max": "100",
+            },
+            id="at the limits",
+        ),
+        pytest.param(
+            {"cpu_shares": 10**9},
+            {},
+            {},
+            {"cpu.shares": "262144", "cpuset.cpus": "2,3", "pids.max": "100"},
+            {"cpu.weight": "10000", "cpuset.cpus": "2,3", "pids.max": "100"},
+            id="no memory, all CPU",
+        ),
+    ],
+)
+def test_limits_of_a_job_are_these_files_in_either_hierarchy(
+    cpu: Any, memory: Any, config: Any, v1: dict[str, str], v2: dict[str, str]
+) -> None:
+    """As the runtimes convert: crun(1) for v2, the runtime-spec for v1."""
+    asked = AllocatedTaskResources(cpu=AllocatedCpuResources(**cpu), memory=AllocatedMemoryResources(**memory))
+    task = TaskConfig(id="t", alloc_id="a", config=config, resources=asked)
+    resources = bundle(limits=task_limits(task, 100, 2_000.0, (2, 3)))["linux"]["resources"]
+    assert v1_files(resources) == v1
+    assert v2_files(resources) == v2
 
 
 def test_shares_stay_within_what_the_kernel_takes() -> None:
