@@ -17,7 +17,7 @@ from tests.conformance.nomad_keys import misfits
 from tests.e2e.agents import HOST, Agent, Answer, eventually, running
 from tests.e2e.jobs import SECOND, quick_update, shell_job
 
-from lepa.api import app, enterprise, jobs, kv
+from lepa.api import app, enterprise, jobs, kv, serving
 
 Place = Mapping[str, str]
 
@@ -766,7 +766,11 @@ ELSEWHERE_BELOW = {
     "client/identity": "tests of identities",
 }
 """The same for all routes below a path: what an agent without tokens and other servers cannot be asked."""
-OUR_OWN = {*kv.ROUTES, *(route for route in app.ROUTES if route.path == "service/{name}/{id}" and "PUT" in route.verbs)}
+OUR_OWN = {
+    *kv.ROUTES,
+    *serving.ROUTES,
+    *(route for route in app.ROUTES if route.path == "service/{name}/{id}" and "PUT" in route.verbs),
+}
 """Routes that Nomad does not have."""
 OUR_OWN_OF_ONE_JOB = {("GET", "explain")}
 
