@@ -88,7 +88,7 @@ def allocation_figures(node: Node, alloc: Allocation, usage: AllocResourceUsage)
         if share is not None:
             yield "nomad.client.allocs.cpu.allocated", share.cpu.cpu_shares, labels
             yield "nomad.client.allocs.memory.allocated", share.memory.memory_mb * 1024 * 1024, labels
-            most = share.memory.memory_max_mb or share.memory.memory_mb
+            most = max(share.memory.memory_max_mb, share.memory.memory_mb)
             yield "nomad.client.allocs.memory.max_allocated", most * 1024 * 1024, labels
         if use is not None and use.cpu_stats is not None:
             yield from _cpu(use.cpu_stats, labels)

@@ -8,6 +8,7 @@ from typing import Any
 
 from lepa.drivers import options
 from lepa.drivers.docker_rules import DEFAULT_CAPABILITIES, Rules, bare_capability, mounts_of
+from lepa.drivers.memory_limits import memory_limits
 from lepa.drivers.protocol import DeviceNode, DriverError, TaskConfig
 from lepa.model.resources import AllocatedPortMapping
 
@@ -175,14 +176,12 @@ def _host_config(task: TaskConfig, rules: Rules, resolve: Callable[[str], str]) 
 
 
 def _limits(task: TaskConfig, rules: Rules) -> dict[str, Any]:
-    memory = task.resources.memory
-    reserved = memory.memory_mb or task.memory_mb
-    ceiling = max(memory.memory_max_mb, options.number(task.config, "memory_hard_limit"))
+    memory = memory_limits(task, options.number(task.config, "memory_hard_limit"))
     mhz = task.resources.cpu.cpu_shares or task.cpu_shares
     limits: dict[str, Any] = {
-        "Memory": max(reserved, ceiling) * MIB,
-        "MemorySwap": max(reserved, ceiling) * MIB,
-        "MemoryReservation": reserved * MIB if ceiling > reserved else 0,
+        "Memory": memory.hard_mb * MIB,
+        "MemorySwap": memory.hard_mb * MIB,
+        "MemoryReservation": memory.reserved_mb * MIB,
         "CpuShares": max(mhz, CPU_SHARES_MIN) if mhz else 0,
         "PidsLimit": options.number(task.config, "pids_limit") or rules.pids_limit,
         "CpusetCpus": options.text(task.config, "cpuset_cpus")

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from lepa.drivers import options
+from lepa.drivers.memory_limits import memory_limits
 from lepa.drivers.protocol import TaskConfig
 
 HOST_FOLDERS = (
@@ -256,14 +257,12 @@ def task_limits(task: TaskConfig, pids_max: int, core_mhz: float, shared_cores: 
 
     With `memory_max` the kernel leaves `memory` to the task when memory is short, and ends it above the maximum.
     """
-    memory = task.resources.memory
-    reserved = (memory.memory_mb or task.memory_mb) * MIB
-    ceiling = memory.memory_max_mb * MIB
+    memory = memory_limits(task)
     mhz = task.resources.cpu.cpu_shares or task.cpu_shares
     hard = options.flag(task.config, "cpu_hard_limit") and mhz
     return Limits(
-        memory_bytes=max(reserved, ceiling),
-        memory_low_bytes=reserved if ceiling > reserved else 0,
+        memory_bytes=memory.hard_mb * MIB,
+        memory_low_bytes=memory.reserved_mb * MIB,
         cpu_shares=mhz,
         cpu_quota_us=cpu_quota_us(mhz, core_mhz) if hard else 0,
         cpus=",".join(str(core) for core in task.resources.cpu.reserved_cores or shared_cores),
@@ -348,10 +347,8 @@ def _device_node(device: Device) -> dict[str, Any]:
 
 def _resources(limits: Limits, devices: Sequence[Device]) -> dict[str, Any]:
     resources: dict[str, Any] = {"pids": {"limit": limits.pids}, "devices": _devices(devices)}
-    if limits.memory_bytes:
-        memory = {"limit": limits.memory_bytes, "swap": limits.memory_bytes}
-        if limits.memory_low_bytes:
-            memory["reservation"] = limits.memory_low_bytes
+    hard = {"limit": limits.memory_bytes, "swap": limits.memory_bytes} if limits.memory_bytes else {}
+    if memory := hard | ({"reservation": limits.memory_low_bytes} if limits.memory_low_bytes else {}):
         resources["memory"] = memory
     cpu: dict[str, Any] = {"shares": cpu_shares(limits.cpu_shares)} if limits.cpu_shares else {}
     if limits.cpu_quota_us:

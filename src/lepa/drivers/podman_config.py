@@ -20,6 +20,7 @@ from lepa.drivers.docker_config import (
 )
 from lepa.drivers.docker_config import mapping_of as port_mapping_of
 from lepa.drivers.docker_rules import DEFAULT_CAPABILITIES, VolumesSettings
+from lepa.drivers.memory_limits import memory_limits
 from lepa.drivers.protocol import DriverError, TaskConfig
 from lepa.drivers.signals import signal_number
 from lepa.kit.durations import parse_duration
@@ -283,14 +284,14 @@ def _devices(task: TaskConfig) -> list[dict[str, str]]:
 
 
 def _limits(task: TaskConfig, host: HostLimits) -> dict[str, Any]:
-    config, memory = task.config, task.resources.memory
-    reserved = (memory.memory_mb or task.memory_mb) * MIB
-    limit = max(reserved, memory.memory_max_mb * MIB)
+    config, memory = task.config, memory_limits(task)
+    limit = memory.hard_mb * MIB
+    low = size_bytes(options.text(config, "memory_reservation")) or memory.reserved_mb * MIB
+    swap = limit and (size_bytes(options.text(config, "memory_swap")) or limit)
     found: dict[str, Any] = {}
-    if limit:
-        low = size_bytes(options.text(config, "memory_reservation")) or (reserved if limit > reserved else 0)
-        swap = size_bytes(options.text(config, "memory_swap")) or limit
-        found["memory"] = {"limit": limit, "swap": swap, **({"reservation": low} if low else {})}
+    if limit or low:
+        wanted = {"limit": limit, "swap": swap, "reservation": low}
+        found["memory"] = {name: value for name, value in wanted.items() if value}
         if config.get("memory_swappiness") is not None:
             found["memory"]["swappiness"] = options.number(config, "memory_swappiness")
     cpu: dict[str, Any] = {}

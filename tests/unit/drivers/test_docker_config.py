@@ -67,6 +67,8 @@ def test_memory_is_the_limit_unless_more_is_allowed() -> None:
     for found in (host({"memory_hard_limit": 300}), host({}, memory_max_mb=300)):
         assert found["Memory"] == 300 * 1024 * 1024
         assert found["MemoryReservation"] == 100 * 1024 * 1024
+    unlimited = host({"memory_hard_limit": 300}, memory_max_mb=-1)
+    assert {key: value for key, value in unlimited.items() if "Memory" in key} == {"MemoryReservation": 100 << 20}
 
 
 def test_a_small_cpu_share_is_raised_to_what_docker_takes() -> None:

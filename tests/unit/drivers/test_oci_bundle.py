@@ -61,6 +61,8 @@ def test_binds_come_last_and_in_order() -> None:
 def test_limits_become_resources() -> None:
     resources = bundle(limits=Limits(1000, 500, 250, "0,1", 7))["linux"]["resources"]
     assert resources["memory"] == {"limit": 1000, "swap": 1000, "reservation": 500}
+    unlimited = bundle(limits=Limits(memory_low_bytes=500))["linux"]["resources"]
+    assert unlimited["memory"] == {"reservation": 500}
     assert resources["cpu"] == {"shares": 250, "cpus": "0,1"}
     assert resources["pids"] == {"limit": 7}
     assert resources["devices"][0] == {"allow": False, "access": "rwm"}
