@@ -51,7 +51,7 @@ class ReportingNode:
         self._heard = heard
         self._status = status
         self.reported = 0
-        self.node = _node(number)
+        self.node = make_node(number)
         self.tasks = Tasks(self.node.id)
 
     async def __aenter__(self) -> "ReportingNode":
@@ -86,7 +86,7 @@ class FollowingNode:
 
     def __init__(self, caller: HttpCaller, number: int, clock: Clock, heard: Callable[[int], None]) -> None:
         """heard: is told how many allocations were acknowledged as running."""
-        self.node = _node(number)
+        self.node = make_node(number)
         self._caller = caller
         self._clock = clock
         self._heard = heard
@@ -157,7 +157,8 @@ def _update(node: Node, alloc_ids: list[str], status: str, seen: int = 0) -> r.N
     )
 
 
-def _node(number: int) -> Node:
+def make_node(number: int) -> Node:
+    """A node with four cores, ready for tasks of the mock driver."""
     return Node(
         id=f"00000000-0000-0000-0000-{number:012d}",
         secret_id=f"secret-{number}",

@@ -16,8 +16,8 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 
@@ -81,12 +81,17 @@ class Server:
         return ""
 
 
-@contextmanager
-def three_servers(**more: object) -> Iterator[list[Server]]:
+def three_servers(**more: object) -> AbstractContextManager[list[Server]]:
     """Three servers that have formed a cluster. more: settings of each."""
+    return some_servers(3, {}, **more)
+
+
+@contextmanager
+def some_servers(count: int, server_settings: Mapping[str, object], **more: object) -> Iterator[list[Server]]:
+    """Servers that have formed a cluster; one alone has SQLite. server_settings, more: settings of each."""
     names = ("http", "rpc", "serf", "dns", "etcd", "etcd_peer")
     with tempfile.TemporaryDirectory(prefix="lepa-bench-") as folder, ExitStack() as stack:
-        ports = [_free_ports(*names) for _ in range(3)]
+        ports = [_free_ports(*names) for _ in range(count)]
         join = [f"{HOST}:{one['serf']}" for one in ports]
         servers = [Server(Path(folder) / f"s{number}", one) for number, one in enumerate(ports)]
         for server in servers:
@@ -97,7 +102,7 @@ def three_servers(**more: object) -> Iterator[list[Server]]:
                 "log_level": "WARN",
                 "dns": {"enabled": False},
                 "ports": server.ports,
-                "server": {"enabled": True, "bootstrap_expect": 3, "retry_join": join},
+                "server": {"enabled": True, "bootstrap_expect": count, "retry_join": join, **server_settings},
             }
             (server.folder / "agent.json").write_text(json.dumps(settings | more))
             server.start()

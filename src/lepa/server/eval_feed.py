@@ -88,9 +88,17 @@ class EvalFeed:
         if self._replica.snapshot.scheduler_configuration().pause_eval_broker:
             return None
         delivery = self.broker.dequeue(types, self._random.uuid(), self._clock.now())
-        if delivery is not None:
-            self._handed_out(delivery)
-        return delivery
+        if delivery is None:
+            return None
+        self._handed_out(delivery)
+        return delivery._replace(wait_index=max(delivery.wait_index, self._written(delivery.evaluation)))
+
+    def _written(self, evaluation: Evaluation) -> int:
+        """When the job's evaluations and the counts of its allocations were last written, as far as this server knows:
+        a worker that is given an evaluation again, elsewhere perhaps, sees what came of it before."""
+        snapshot, job = self._replica.snapshot, (evaluation.namespace, evaluation.job_id)
+        counted = snapshot.tallies[job].changed if job in snapshot.tallies else 0
+        return max((counted, *(each.modify_index for each in snapshot.job_evaluations(*job))))
 
     def _handed_out(self, delivery: Delivery) -> None:
         waited_ns = max(0, self._clock.now_ns() - delivery.evaluation.modify_time)

@@ -27,6 +27,7 @@ from lepa.scheduler.view import View
 from lepa.server.writer import REPLICA_WAIT_S, Writer
 from lepa.state.commands.draft import Draft
 from lepa.state.commands.plans import apply_plan, items_max
+from lepa.state.job_tally import TERMINAL_EVALUATION_STATUSES
 from lepa.state.replica import Replica
 from lepa.state.snapshot import Snapshot
 from lepa.store.protocol import Store
@@ -232,10 +233,14 @@ class PlanApplier:
         return False
 
     def _still_held(self, checked: _Checked) -> bool:
+        """Whether the plan's evaluation is its worker's, and has not ended: what it asked for is there already then."""
         plan = checked.pending.plan
-        if self._holds(plan.eval_id, plan.eval_token):
+        evaluation = self._replica.snapshot.evaluation(plan.eval_id)
+        ended = evaluation is not None and evaluation.status in TERMINAL_EVALUATION_STATUSES
+        if self._holds(plan.eval_id, plan.eval_token) and not ended:
             return True
-        _refuse(checked.pending, conflict("evaluation token does not match; the plan was not applied"))
+        reason = "the evaluation has ended" if ended else "evaluation token does not match"
+        _refuse(checked.pending, conflict(f"{reason}; the plan was not applied"))
         return False
 
     async def _write_together(self, group: list[_Checked], on: Snapshot) -> bool:

@@ -108,16 +108,18 @@ class RemoteDesk:
         return term
 
     def _end(self, delivery: Delivery, request: s.EvalDoneRequest) -> None:
-        _, address = self._terms.pop(delivery.token, (0, ""))
-        if address:
-            self._tasks.start("done", self._tell(address, request))
+        if delivery.token in self._terms:
+            self._tasks.start("done", self._tell(self._terms[delivery.token][1], request))
 
     async def _tell(self, address: str, request: s.EvalDoneRequest) -> None:
-        """When it gets lost, the leader sees that the delivery is no longer held."""
+        """The delivery is held until the leader knows how it ended: a request for more that overtakes this one would
+        have it handed out again. When this is lost, the leader sees that the delivery is no longer held."""
         try:
             await self._peers.ask(address, m.EVAL_DONE, request, ANSWER_S)
         except LepaError as error:
             log.debug("end of a delivery not told eval_id=%s error=%s", request.eval_id, error.message)
+        finally:
+            self._terms.pop(request.token, None)
 
     async def _fetch(self) -> None:
         while True:

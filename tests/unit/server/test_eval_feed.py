@@ -130,6 +130,19 @@ async def test_what_is_superseded_replaced_or_given_up_is_written_down() -> None
         assert d.status("third") == "canceled"
 
 
+async def test_what_is_handed_out_again_is_looked_at_with_what_came_of_it_before() -> None:
+    async with desk() as d:
+        first = await d.feed.dequeue(("service",))
+        await d.writer.write(lambda draft: draft.put_allocation(make_alloc(job=make_job())))
+        placed = d.replica.snapshot.index
+        d.feed.take_back(first.evaluation.id, first.token)
+        second = await d.feed.dequeue(("service",))
+        assert (second.evaluation.id, first.wait_index < placed, second.wait_index) == ("before", True, placed)
+        await d.writer.write(lambda draft: draft.put_evaluation(make_eval("before", status="complete")))
+        d.feed.take_back(second.evaluation.id, second.token)
+        assert (await d.feed.dequeue(("service",))).wait_index == d.replica.snapshot.index
+
+
 async def test_a_paused_broker_hands_nothing_out() -> None:
     async with desk() as d:
         paused = SchedulerConfiguration(pause_eval_broker=True)

@@ -114,6 +114,15 @@ async def test_a_plan_of_a_worker_that_was_given_up_is_not_applied() -> None:
         assert b.placed() == []
 
 
+async def test_a_plan_for_an_evaluation_that_has_ended_is_not_applied() -> None:
+    """Its worker saw a state of before; another one was given the evaluation, and has done what it asks for."""
+    async with bench() as b:
+        await b.writer.write(lambda draft: draft.put_evaluation(make_eval("e", status="complete")))
+        with pytest.raises(LepaError, match="has ended"):
+            await b.submit(b.plan("a"))
+        assert b.placed() == []
+
+
 async def test_a_change_between_check_and_commit_brings_another_check() -> None:
     async with bench() as b:
         await b.submit(b.plan("a"))
