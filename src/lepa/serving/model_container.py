@@ -45,6 +45,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from msgspec import Struct
 
+from lepa.kit.sources import Random, SystemRandom
 from lepa.model.errors import LepaError, invalid
 from lepa.serving import model_directory, zmtp
 from lepa.serving.addresses import Address
@@ -74,7 +75,7 @@ LOOK_UP_EVERY_S = 1.0
 FRONTENDS_MAX = 100
 INSTANCE_BYTES = 16
 REDIAL_FIRST_S, REDIAL_MAX_S = 0.25, 2.0
-"""Until a session tries again that was led to a frontend that another serves."""
+"""At most until a session tries again that was led to a frontend that another serves."""
 CONNECT_RETRY_S = 0.1
 """Until a frontend is tried again that cannot be connected to."""
 LINGER_S = 1.0
@@ -210,15 +211,22 @@ class Place(NamedTuple):
     number: int = 0
 
 
+def redial_after_s(at_most_s: float, random: Random) -> float:
+    """How long a session waits that was led to a frontend that another serves. Not as long as one of another replica:
+    in step with each other, a balancer that takes turns would lead each to the same frontend for ever."""
+    return random.uniform(0.5, 1.0) * at_most_s
+
+
 class Session:
     """One query frontend: a DEALER that is opened anew when the connection ends or the frontend is silent for too long.
 
     frontend: the name by which the frontend introduced itself, b"" before.
     """
 
-    def __init__(self, selector: selectors.BaseSelector, address: Address) -> None:
+    def __init__(self, selector: selectors.BaseSelector, address: Address, random: Random) -> None:
         self._selector = selector
         self._address = address
+        self._random = random
         self._socket: MessageSocket | None = None
         self._writing = False
         self._failing = False
@@ -276,7 +284,7 @@ class Session:
         """Leave a frontend that another session serves, and try again later."""
         self.close()
         self.frontend = b""
-        self._open_at = now + self._redial_s
+        self._open_at = now + redial_after_s(self._redial_s, self._random)
         self._redial_s = min(2 * self._redial_s, REDIAL_MAX_S)
 
     def send(self, frames: Sequence[bytes]) -> None:
@@ -375,6 +383,7 @@ class ModelContainer:
         self._function = function
         self._kind = input_type(settings.input_type)
         self.instance = os.urandom(INSTANCE_BYTES).hex()
+        self._random = SystemRandom()
         self._selector = selectors.DefaultSelector()
         self._finder = FrontendFinder(settings)
         self._sessions: dict[Place, Session] = {}
@@ -430,7 +439,7 @@ class ModelContainer:
         named = self._finder.places
         for place in named:
             if place not in self._sessions:
-                self._sessions[place] = Session(self._selector, place.address)
+                self._sessions[place] = Session(self._selector, place.address, self._random)
         for place, session in list(self._sessions.items()):
             if place not in named and session.silent(now):
                 session.close()

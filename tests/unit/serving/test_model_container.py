@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import zmq
 
+from lepa.kit.sources import SeededRandom
 from lepa.model.errors import LepaError
 from lepa.serving import addressing, model_container
 from lepa.serving.addresses import Address
@@ -280,3 +281,9 @@ def test_an_output_that_cannot_be_written_fails_its_query() -> None:
     (failure,) = predict_batch(lambda inputs: [[object()]], INPUT_TYPES["integers"], [b"\0\0\0\0"])
     assert isinstance(failure, Failure)
     assert "a object in an output cannot be written as JSON" in failure.text
+
+
+def test_replicas_do_not_try_again_in_step_with_each_other() -> None:
+    waits = [model_container.redial_after_s(2.0, SeededRandom(seed)) for seed in range(20)]
+    assert len(set(waits)) == 20
+    assert all(1.0 <= wait <= 2.0 for wait in waits)
