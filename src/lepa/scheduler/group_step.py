@@ -216,11 +216,14 @@ class GroupStep:
     def _stop_surplus(self, sets: AllocSets) -> list[Allocation]:
         """Stop what is above the count. Returns what still counts.
 
-        A canary that was promoted has taken the place of the older one of its name, also where more are wanted now.
+        A canary that was promoted has taken the place of the older one of its name, also where more are wanted now, or
+        where a still newer version wants more of them.
         """
         version, named = self._job.version, sets.named()
-        ours = {alloc.name for alloc in named if alloc.job_version == version}
-        replaced = {alloc.id for alloc in named if alloc.job_version != version and alloc.name in ours}
+        newest: dict[str, int] = {}
+        for alloc in named:
+            newest[alloc.name] = max(alloc.job_version, newest.get(alloc.name, 0))
+        replaced = {alloc.id for alloc in named if alloc.job_version < newest[alloc.name]}
         self._stop([alloc for alloc in named if alloc.id in replaced and not has_ended(alloc)], NOT_NEEDED)
         counted = [alloc for alloc in named if alloc.id not in replaced]
         surplus = len(counted) - self._group.count

@@ -301,6 +301,16 @@ def test_a_promoted_canary_takes_its_predecessors_place_also_where_more_are_want
     assert names(promoted) == ["web.web[1]", "web.web[2]"]
 
 
+def test_what_failed_under_a_name_that_a_newer_version_has_is_not_made_again() -> None:
+    """Version 1 has taken [0] from one that had failed; version 2 wants two of them: [1] is new, not another [0]."""
+    old = service(1)
+    view = view_of(old, failed(job=old))
+    newer = view.put_job(service(1, env="new"))
+    view.put_alloc(make_alloc("b", job=newer))
+    view.put_job(service(2, env="new"))
+    assert names(changes_of(view)) == ["web.web[1]"]
+
+
 def test_auto_promotion_is_told_in_the_description() -> None:
     """B024: a group without canaries takes part and does not hold the promotion up."""
     update = make_update(canary=1, auto_promote=True)
