@@ -214,5 +214,12 @@ def test_a_killed_supervisor_is_replaced_and_the_tasks_go_on(agent: Agent) -> No
 
 
 def _pid(agent: Agent, wanted: Callable[[str], bool]) -> int:
-    (found,) = eventually(lambda: [each for each in agent.processes() if wanted(each)])
-    return int(found.split()[1])
+    """Of the one process: a shell that forks has a child of its own command line until that becomes another program."""
+    found: list[str] = []
+
+    def one() -> bool:
+        found[:] = [each for each in agent.processes() if wanted(each)]
+        return len(found) == 1
+
+    eventually(one)
+    return int(found[0].split()[1])
