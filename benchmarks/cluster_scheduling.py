@@ -10,9 +10,10 @@ SQLite.
 one server.
 
 Wanted are 1.5 times as many; on two cores, beside other work, three servers came to 1,690-1,990 a second and one to
-2,230-2,515 (a ratio of 0.75). One server takes 0.36 ms of a processor for an allocation and keeps 0.9 of one busy;
-three take 0.68-0.79 ms, since each follows the whole state and three etcds write what SQLite writes once, and keep 1.3
-of the two busy. What followers schedule for the leader pays only where they have processors of their own.
+2,230-2,515 (a ratio of 0.75; `script/bench --only 'cluster.schedule*'` later gave 0.72). One server takes 0.36 ms of a
+processor for an allocation and keeps 0.9 of one busy; three take 0.68-0.79 ms, since each follows the whole state and
+three etcds write what SQLite writes once, and keep 1.3 of the two busy. What followers schedule for the leader pays
+only where they have processors of their own.
 """
 
 import asyncio

@@ -5,6 +5,8 @@ import hashlib
 import os
 import time
 from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,10 +33,9 @@ def save(session: Session, file: str | None, stale: bool, redact: bool) -> None:
     It holds secrets, unless -redact is given.
     """
     path = Path(file or time.strftime("lepa-state-%Y%m%d-%H%M%SZ.snap", time.gmtime()))
-    partial = path.with_name(f"{path.name}.partial")
     response = session.nomad.send("GET", PATH, {"stale": stale or None})
     digest = hashlib.sha256()
-    try:
+    with _written_anew(path) as partial:
         with open(os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as out:
             while piece := response.read(PIECE):
                 digest.update(piece)
@@ -45,11 +46,6 @@ def save(session: Session, file: str | None, stale: bool, redact: bool) -> None:
         whole = read_archive(partial)
         if redact:
             _write_redacted(whole, partial)
-        partial.replace(path)
-    except OSError as error:
-        raise invalid(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        partial.unlink(missing_ok=True)
     session.out.line(f"State file written to {path}")
 
 
@@ -59,16 +55,23 @@ def save(session: Session, file: str | None, stale: bool, redact: bool) -> None:
 def redact(session: Session, file: str) -> None:
     """Take the secrets out of a saved state, in place: the keys that encrypt variables, secrets of tokens and nodes."""
     path = Path(file)
-    partial = path.with_name(f"{path.name}.partial")
     whole = read_archive(path)
-    try:
+    with _written_anew(path) as partial:
         _write_redacted(whole, partial)
+    session.out.line(f"Secrets were taken out of {path}")
+
+
+@contextmanager
+def _written_anew(path: Path) -> Iterator[Path]:
+    """A file to write beside `path`, which takes its place once it is whole. Raises LepaError(invalid)."""
+    partial = path.with_name(f"{path.name}.partial")
+    try:
+        yield partial
         partial.replace(path)
     except OSError as error:
         raise invalid(f"cannot write {path}: {error.strerror or error}") from error
     finally:
         partial.unlink(missing_ok=True)
-    session.out.line(f"Secrets were taken out of {path}")
 
 
 def _write_redacted(whole: "Archive", path: Path) -> None:
