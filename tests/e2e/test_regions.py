@@ -238,11 +238,24 @@ def test_a_server_that_comes_back_joins_those_it_knew(tmp_path: Path) -> None:
 
 
 def test_a_server_that_cannot_join_says_so_or_does_not_start(tmp_path: Path) -> None:
-    waiting = of_region("eu", retry_join=[f"{HOST}:1"], retry_max=2, retry_interval="100ms")
-    with running(tmp_path / "waits", settings=waiting) as agent:
-        eventually(lambda: "gave up joining other servers attempts=2" in agent.log())
-    agent = Agent(tmp_path / "stops", settings=merged(of_region("eu"), {"server": {"start_join": [f"{HOST}:1"]}}))
+    refused = f"{HOST}:1: cannot be reached: Connection refused"
+    in_vain = of_region("eu", retry_join=[f"{HOST}:1"], retry_max=2, retry_interval="100ms")
+    for name, settings, said in (
+        ("waits", in_vain, f"no server could be joined in 2 attempts (retry_max), so the agent ends: {refused}"),
+        ("stops", of_region("eu", start_join=[f"{HOST}:1"]), f"cannot join other servers: {refused}"),
+    ):
+        agent = Agent(tmp_path / name, settings=settings)
+        agent.spawn()
+        assert agent.wait() == 1
+        assert said in agent.log()
+        assert agent.close() == []
+
+
+def test_a_node_that_finds_no_server_ends_after_as_many_attempts_as_it_may_make(tmp_path: Path) -> None:
+    join = {"retry_join": [f"{HOST}:1"], "retry_max": 1}
+    settings = {"server": {"enabled": False}, "client": {"enabled": True, "server_join": join}}
+    agent = Agent(tmp_path / "node", settings=settings)
     agent.spawn()
     assert agent.wait() == 1
-    assert f"cannot join other servers: {HOST}:1: cannot be reached: Connection refused" in agent.log()
+    assert "no server could be joined in 1 attempts (retry_max), so the agent ends: no server can" in agent.log()
     assert agent.close() == []

@@ -15,6 +15,7 @@ from typing import Any, cast
 import aiohttp
 from tests.simulation.virtual_time import Process
 
+from lepa.kit.sockets import INTERVAL_S, SILENCE_S
 from lepa.model.errors import LepaError
 from lepa.rpc.methods import Method
 from lepa.store.memory import MemoryStore
@@ -23,6 +24,8 @@ from lepa.store.protocol import Change, Committed, Fence, Image, Lease, Read, Tx
 PACKET_S = (0.0002, 0.005)
 COMMIT_S = (0.0005, 0.01)
 STORE_PATIENCE_S = 1.0
+RETRANSMIT_S = 0.2
+"""After how long a segment that was not acknowledged is sent again; then after twice that, and so on."""
 
 Serve = Callable[[str, bytes, bool], Awaitable[tuple[int, bytes]]]
 """Answers a call: its name, its body, whether it is for a leader; the status and body of the answer."""
@@ -62,6 +65,20 @@ class Network:
         """A message's way; whether it arrives."""
         await asyncio.sleep(self._chance.uniform(*PACKET_S))
         return (source, target) not in self._cut
+
+    async def carry_long(self, source: str, target: str) -> bool:
+        """A message's way within a connection: sent again until it arrives, or until the connection is given up."""
+        waited, pause = 0.0, RETRANSMIT_S
+        while not await self.carry(source, target):
+            if waited >= SILENCE_S:
+                return False
+            await asyncio.sleep(pause)
+            waited, pause = waited + pause, 2 * pause
+        return True
+
+    async def echo(self, one: str, other: str) -> bool:
+        """Whether `other` answers what `one` asks it, as a kernel does for a process that stands still."""
+        return await self.carry(one, other) and await self.carry(other, one)
 
 
 class Session:
@@ -130,8 +147,7 @@ class _Exchange:
         await self._process.gate()
         known = self._network.listener(self._address)
         target = known[0] if known else self._address
-        arrives = await self._network.carry(self._machine, target) and await self._network.carry(target, self._machine)
-        if not arrives:
+        if not await self._network.echo(self._machine, target):
             await asyncio.sleep(self._timeout.sock_connect or 5.0)
             raise aiohttp.ConnectionTimeoutError("no way there")
         known = self._network.listener(self._address)
@@ -141,14 +157,22 @@ class _Exchange:
         _, serve, process = known
         await process.gate()
         self._work = asyncio.get_running_loop().create_task(_coroutine(serve(*self._call)))
-        await asyncio.wait({self._work})
+        await self._served(self._work, target)
         await process.gate()
         if self._work.cancelled() or self._network.listener(self._address) is not known:
             raise aiohttp.ServerDisconnectedError
         status, body = self._work.result()
-        if not await self._network.carry(target, self._machine):
-            await asyncio.Event().wait()  # the answer is lost; the caller's patience ends it
+        if not await self._network.carry_long(target, self._machine):
+            raise aiohttp.ServerDisconnectedError
         return _Response(status, body)
+
+    async def _served(self, work: "asyncio.Task[tuple[int, bytes]]", target: str) -> None:
+        """Wait until the call is worked off, or until the other machine was silent for too long: `kit.sockets`."""
+        silent_s = 0
+        while not (await asyncio.wait({work}, timeout=INTERVAL_S))[0]:
+            silent_s = 0 if await self._network.echo(self._machine, target) else silent_s + INTERVAL_S
+            if silent_s >= SILENCE_S:
+                raise aiohttp.ServerDisconnectedError
 
     async def __aexit__(self, *_: object) -> None:
         """The answer has been read."""

@@ -24,6 +24,7 @@ from lepa.agent.config import Config, seconds
 from lepa.agent.data_directory import owned_directory
 from lepa.agent.ingress_process import IngressProcess
 from lepa.agent.ingress_settings import announced, ingress_settings
+from lepa.agent.join_settings import Retry, retry
 from lepa.agent.limit_settings import http_limits
 from lepa.agent.log_tap import LogTap
 from lepa.agent.metric_sinks import send_for_ever, sinks_of
@@ -32,7 +33,7 @@ from lepa.agent.page_settings import page_settings
 from lepa.agent.self_view import COMPATIBLE_VERSION, SelfView
 from lepa.agent.server_part import ServerPart
 from lepa.agent.server_settings import KEYRING_FOLDER
-from lepa.agent.servers_known import client_servers
+from lepa.agent.servers_known import client_servers, join_servers
 from lepa.agent.store_settings import server_folder
 from lepa.agent.tls import AgentTls
 from lepa.api.app import Api
@@ -74,9 +75,18 @@ LEAVE_S = 10.0
 class Agent:
     """One running agent. As an async context manager it runs while it is entered."""
 
-    def __init__(self, config: Config, *, dev: bool = False, tap: LogTap | None = None) -> None:
+    def __init__(
+        self,
+        config: Config,
+        give_up: Callable[[LepaError], None],
+        *,
+        dev: bool = False,
+        tap: LogTap | None = None,
+    ) -> None:
+        """give_up: is told when the agent should end because it can join no server."""
         self.config = config
         self.dev = dev
+        self._give_up = give_up
         self._clock = SystemClock()
         self._random = SystemRandom()
         telemetry = config.telemetry
@@ -150,9 +160,18 @@ class Agent:
         config = self.config
         if not config.server.enabled:
             session = await self._stack.enter_async_context(ServerSession(self._tls.towards_servers()))
-            return HttpCaller(session, client_servers(config), self._clock, self._random)
-        part = ServerPart(config, self._tls, self._clock, self._random, self._metrics, self.view)
+            caller = HttpCaller(session, client_servers(config), self._clock, self._random)
+            self._tasks.start("join", self._join(caller, retry(config.client.server_join, "client")))
+            return caller
+        part = ServerPart(config, self._tls, self._clock, self._random, self._metrics, self.view, self._give_up)
         return (await self._stack.enter_async_context(part)).caller
+
+    async def _join(self, caller: Caller, how_often: Retry) -> None:
+        """A node goes on for ever, unless `retry_max` says otherwise."""
+        try:
+            await join_servers(caller, how_often, self._clock)
+        except LepaError as error:
+            self._give_up(error)
 
     async def _node(self, data: Path, caller: Caller) -> Client:
         wanted = client_settings(self.config, data, self._http_address, COMPATIBLE_VERSION, dev=self.dev)

@@ -5,13 +5,14 @@ Servers of every region are members of one pool, as Nomad's are. Others in this 
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Final
 
 from lepa.agent import gossip_settings as chosen
 from lepa.agent.config import Config
+from lepa.agent.join_settings import given_up
 from lepa.agent.member_snapshot import read_snapshot, write_snapshot
 from lepa.agent.store_settings import server_folder
 from lepa.gossip import internal_queries as internal
@@ -49,10 +50,22 @@ class GossipPart:
     """The gossip of an agent with a server, as an async context manager; before it is entered it knows only itself."""
 
     def __init__(
-        self, config: Config, build: str, clock: Clock, random: Random, metrics: Metrics, *, shares_state: bool
+        self,
+        config: Config,
+        build: str,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics,
+        give_up: Callable[[LepaError], None],
+        *,
+        shares_state: bool,
     ) -> None:
-        """build: the version that it says. shares_state: with others of its region."""
+        """build: the version that it says. shares_state: with others of its region.
+
+        give_up: is told when nobody could be joined in as many attempts as are allowed.
+        """
         self._config = config
+        self._give_up = give_up
         self._clock = clock
         self._random = random
         self._metrics = metrics
@@ -214,13 +227,15 @@ class GossipPart:
             if joined and (len(self.members()) > 1 or len(self._joins.until_joined) == 1):
                 log.info("joined other servers reached=%d", joined)
                 return
-            if attempt == self._joins.attempts:
-                log.error("gave up joining other servers attempts=%d: %s", attempt, "; ".join(errors))
+            if attempt == self._joins.retry.attempts:
+                if sum(member.status == "alive" for member in self.members()) > 1:
+                    log.error("gave up joining by retry_join attempts=%d: %s", attempt, "; ".join(errors))
+                else:
+                    self._give_up(given_up(attempt, errors))
                 return
-            log.warning(
-                "cannot join other servers yet; tried again in %g s: %s", self._joins.interval_s, "; ".join(errors)
-            )
-            await self._clock.sleep(self._joins.interval_s)
+            pause = self._joins.retry.interval_s
+            log.warning("cannot join other servers yet; tried again in %g s: %s", pause, "; ".join(errors))
+            await self._clock.sleep(pause)
 
     async def _rejoin(self, node: GossipNode, former: Sequence[str]) -> None:
         """Those who were there before are there again, or some of them."""

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from lepa.agent.addresses import ANYWHERE, advertised_rpc, own_address
-from lepa.agent.config import Config, seconds
+from lepa.agent.config import Config
+from lepa.agent.join_settings import JOIN_KEYS, Retry, retry
 from lepa.gossip.keyring import Keyring, key_bytes, key_text
 from lepa.gossip.messages import NodeState
 from lepa.gossip.node import Listen, split_address
@@ -21,18 +22,16 @@ from lepa.model.errors import invalid
 log = logging.getLogger(__name__)
 
 KEYRING_FILE: Final = "serf.keyring"
-JOIN_KEYS: Final = ("retry_join", "start_join", "retry_max", "retry_interval")
 SERVER_TAGS: Final = ("port", "build", "raft_vsn")
 """Besides the role: what every server says of itself."""
 
 
 class Joins(NamedTuple):
-    """Whom to join. attempts: of retry_join, 0 for no end."""
+    """Whom to join."""
 
     at_start: tuple[str, ...]
     until_joined: tuple[str, ...]
-    interval_s: float
-    attempts: int
+    retry: Retry
 
 
 def member_name(config: Config) -> str:
@@ -96,15 +95,10 @@ def joins(config: Config) -> Joins:
             raise invalid(f'configuration: server.server_join.{key} has to be a list of texts such as ["10.0.0.2"]')
         return [_gossip_address(one, config) for one in value]
 
-    attempts = block.get("retry_max", server.retry_max)
-    if isinstance(attempts, bool) or not isinstance(attempts, int) or attempts < 0:
-        raise invalid(f"configuration: server.retry_max: {attempts!r} is not a number of attempts; 0 means no end")
-    interval = seconds(str(block.get("retry_interval", server.retry_interval)), "server.retry_interval")
-    if interval <= 0:
-        raise invalid("configuration: server.retry_interval has to be more than 0s")
     start = [*(_gossip_address(one, config) for one in server.start_join), *addresses("start_join")]
-    retry = [*(_gossip_address(one, config) for one in server.retry_join), *addresses("retry_join")]
-    return Joins(tuple(dict.fromkeys(start)), tuple(dict.fromkeys(retry)), interval, attempts)
+    until = [*(_gossip_address(one, config) for one in server.retry_join), *addresses("retry_join")]
+    how_often = retry(block, "server", server.retry_max, server.retry_interval)
+    return Joins(tuple(dict.fromkeys(start)), tuple(dict.fromkeys(until)), how_often)
 
 
 def _gossip_address(entry: str, config: Config) -> str:

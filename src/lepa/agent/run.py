@@ -61,10 +61,10 @@ def run(
 
 async def _serve(config: Config, *, dev: bool, tap: LogTap, out: Callable[[str], None]) -> int:
     loop = asyncio.get_running_loop()
-    told: asyncio.Queue[bool] = asyncio.Queue()
+    told: asyncio.Queue[bool | LepaError] = asyncio.Queue()
     loop.add_signal_handler(signal.SIGINT, told.put_nowait, config.leave_on_interrupt)
     loop.add_signal_handler(signal.SIGTERM, told.put_nowait, config.leave_on_terminate)
-    agent = Agent(config, dev=dev, tap=tap)
+    agent = Agent(config, told.put_nowait, dev=dev, tap=tap)
     loop.add_signal_handler(signal.SIGHUP, agent.view.reload)
     for line in banner(config):
         out(line)
@@ -72,6 +72,9 @@ async def _serve(config: Config, *, dev: bool, tap: LogTap, out: Callable[[str],
         out("==> lepa agent started! Log data will stream in below:\n")
         sys.stdout.flush()
         leaves = await told.get()
+        if isinstance(leaves, LepaError):
+            log.error("%s", leaves.message)
+            return 1
         log.info("agent told to stop")
         if leaves:
             await agent.leave()
@@ -88,9 +91,7 @@ def banner(config: Config) -> list[str]:
         "Region": f"{config.region} (DC: {config.datacenter})",
         "HTTP": f"{'https' if config.tls.http else 'http'}://{host}:{config.ports.http}",
         "Internal": f"{config.addresses.rpc or config.bind_addr}:{config.ports.rpc}",
-        "Gossip": f"{config.addresses.serf or config.bind_addr}:{config.ports.serf}"
-        if config.server.enabled
-        else "off",
+        "Gossip": f"{config.addresses.serf or config.bind_addr}:{config.ports.serf}" if config.server.enabled else "off",
         "DNS": f"{config.addresses.dns or config.bind_addr}:{config.ports.dns}" if config.dns.enabled else "off",
         "Data": config.data_dir,
         "Version": f"{__version__} (API of Nomad {COMPATIBLE_VERSION})",
@@ -102,11 +103,6 @@ def banner(config: Config) -> list[str]:
         *(f"{name:>{width + 4}}: {value}" for name, value in facts.items()),
         "",
     ]
-
-
-def _gossip(config: Config) -> str:
-    where = f"{config.addresses.serf or config.bind_addr}:{config.ports.serf}"
-    return where if config.server.enabled else "off"
 
 
 def _raise_file_limit() -> None:

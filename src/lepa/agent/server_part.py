@@ -80,9 +80,16 @@ class ServerPart:
     """The server of an agent, as an async context manager. caller: the way to it from this process."""
 
     def __init__(
-        self, config: Config, tls: AgentTls, clock: Clock, random: Random, metrics: Metrics, view: SelfView
+        self,
+        config: Config,
+        tls: AgentTls,
+        clock: Clock,
+        random: Random,
+        metrics: Metrics,
+        view: SelfView,
+        give_up: Callable[[LepaError], None],
     ) -> None:
-        """view: is told the server when it runs."""
+        """view: is told the server when it runs. give_up: is told when there is no hope that it ever will be of use."""
         self._config = config
         self._tls = tls
         self._clock = clock
@@ -97,7 +104,10 @@ class ServerPart:
         self._near = LateCaller(lambda: self.why)
         self._view = view
         self._etcd: OwnEtcd | None = None
-        self._gossip = GossipPart(config, COMPATIBLE_VERSION, clock, random, metrics, shares_state=self._kind != "file")
+        shares_state = self._kind != "file"
+        self._gossip = GossipPart(
+            config, COMPATIBLE_VERSION, clock, random, metrics, give_up, shares_state=shares_state
+        )
         self._regional = RegionCaller(
             self._near,
             config.region,

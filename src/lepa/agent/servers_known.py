@@ -4,13 +4,20 @@ Each is a name or an address, with a port or without one; a name may stand for s
 node begins: with every heartbeat the servers tell it who they are now.
 """
 
+import logging
 from typing import Any, Final
 
 from lepa.agent.config import Config
+from lepa.agent.join_settings import JOIN_KEYS, Retry, given_up
+from lepa.kit.sources import Clock
 from lepa.model.errors import LepaError, invalid
+from lepa.rpc import requests as r
+from lepa.rpc.channel import Lost, Unreached
+from lepa.rpc.methods import STATUS_PEERS, Caller
 
 RPC_PORT: Final = 4647
-JOIN_KEYS: Final = ("retry_join", "start_join", "retry_max", "retry_interval")
+
+log = logging.getLogger(__name__)
 
 
 def client_servers(config: Config) -> tuple[str, ...]:
@@ -20,6 +27,23 @@ def client_servers(config: Config) -> tuple[str, ...]:
         raise invalid(f'configuration: client.server_join: "{unknown[0]}" is not one of {", ".join(JOIN_KEYS)}')
     named = (*config.client.servers, *_texts(join, "retry_join"), *_texts(join, "start_join"))
     return tuple(dict.fromkeys(_with_port(server) for server in named))
+
+
+async def join_servers(caller: Caller, retry: Retry, clock: Clock) -> None:
+    """Ask until a server answers, whatever it says. Raises LepaError(timeout) after `retry.attempts` in vain."""
+    for attempt in range(1, retry.attempts + 1):
+        try:
+            await caller.call(STATUS_PEERS, r.ReadRequest())
+        except (Unreached, Lost) as error:
+            if attempt == retry.attempts:
+                raise given_up(attempt, [error.message]) from error
+            log.warning("no server answers yet; asked again in %g s: %s", retry.interval_s, error.message)
+            await clock.sleep(retry.interval_s)
+        except LepaError as answer:
+            log.debug("a server answers, if not what was asked: %s", answer.message)
+            return
+        else:
+            return
 
 
 def _texts(join: dict[str, Any], key: str) -> list[str]:

@@ -74,8 +74,8 @@ def test_whom_it_joins() -> None:
     found = joins(settings(**server))
     assert found.until_joined == ("a:4648", "b:4648", "c:5000", "e:4648"), "the internal port names a server too"
     assert found.at_start == ("d:4648",)
-    assert (found.interval_s, found.attempts) == (5.0, 3)
-    assert joins(settings()) == ((), (), 30.0, 0)
+    assert found.retry == (5.0, 3)
+    assert joins(settings()) == ((), (), (30.0, 0))
 
 
 @pytest.mark.parametrize(
