@@ -46,7 +46,7 @@ def test_the_banner_says_where_it_listens() -> None:
 
 
 def test_what_it_shows_of_itself_has_nomads_keys_and_no_secrets() -> None:
-    shown = Agent(make_config(vault={"token": "s.hidden"})).view.describe()
+    shown = Agent(make_config(vault={"token": "s.hidden"}), lambda error: None).view.describe()
     assert shown["Version"]["Version"] == COMPATIBLE_VERSION
     assert (shown["Region"], shown["Datacenter"], shown["BindAddr"]) == ("global", "dc1", "127.0.0.1")
     assert "s.hidden" not in str(shown)
