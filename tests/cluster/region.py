@@ -9,8 +9,10 @@ import itertools
 import json
 import os
 import signal
+import sys
 import time
 from base64 import b64encode
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,8 +31,12 @@ TABLES = ("jobs", "nodes", "allocations", "evaluations", "deployments")
 FORM_S = 60.0
 GOSSIP_KEY = b64encode(b"the key of a region on a bed....").decode()
 """From it every server derives the key that encrypts variables."""
-SPARE = {"descriptors": 24, "threads": 12}
-"""By how much an agent may grow from one rest to the next: pools of threads, connections kept for a while."""
+EPHEMERAL = 32_768
+LISTENS = "0A"
+"""A state in /proc/net/tcp."""
+SPARE = {"descriptors": 40, "threads": 12}
+"""By how much an agent may grow from one rest to the next: pools of threads, and connections. When all nodes have come to
+one server it has 12 of them, and as many to the leader, where they were spread before."""
 
 
 class Region(Cluster):
@@ -161,7 +167,8 @@ class Region(Cluster):
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not self.leaks(), 30.0, every_s=0.5)
         if leaks := self.leaks():
-            raise AssertionError("\n".join(leaks))
+            open_now = [f"{name}: {connections(self.agents[name])}" for name in {leak.partition(":")[0] for leak in leaks}]
+            raise AssertionError("\n".join([*leaks, *open_now]))
 
     def leaks(self) -> list[str]:
         """V11, while nothing runs."""
@@ -291,6 +298,25 @@ def holdings(agent: ClusterAgent) -> dict[str, int]:
         "network namespaces": len(list(named.iterdir())) if named.is_dir() else 0,
         "temporary files": len(list(agent.temporary.iterdir())),
     }
+
+
+def connections(agent: ClusterAgent) -> str:
+    """What an agent's connections are, for a person: how many to or from whom, by the port that is known."""
+    process = Path(f"/proc/{agent.pid}")
+    held = {os.readlink(path) for path in (process / "fd").iterdir()}
+    found: Counter[str] = Counter()
+    for row in (process / "net/tcp").read_text().splitlines()[1:]:
+        words = row.split()
+        if f"socket:[{words[9]}]" in held and words[3] != LISTENS:
+            here, there = (_host_and_port(word) for word in words[1:3])
+            found[f"to {there[0]}:{there[1]}" if here[1] >= EPHEMERAL else f"from {there[0]} to port {here[1]}"] += 1
+    return ", ".join(f"{count} {what}" for what, count in found.most_common()) or "none"
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    """An address of /proc/net/tcp, IPv4 in the machine's byte order."""
+    host, _, port = text.partition(":")
+    return ".".join(str(part) for part in int(host, 16).to_bytes(4, sys.byteorder)), int(port, 16)
 
 
 def _files(folder: Path) -> Iterator[Path]:

@@ -2,7 +2,8 @@
 
 aiohttp takes any number of connections and waits an hour for a request. Here an address may hold so many connections
 at once, more are answered with 429 and closed; and a connection whose first whole request head has not come in time is
-closed, whether it is silent or slow. After a first request a connection may be kept; the number still bounds those.
+closed, whether it is silent or slow. After a first request a connection may be kept; the number still bounds those, and
+one whose machine is gone is found by the kernel (`kit.sockets`).
 
     runner = web.AppRunner(app)      # app has the middleware `heard`
     doorman = Doorman(runner.server, Limits())
@@ -16,6 +17,8 @@ from collections.abc import Awaitable, Callable
 from typing import NamedTuple, cast
 
 from aiohttp import web
+
+from lepa.kit.sockets import watch
 
 BACKLOG = 1024
 _REFUSAL = "Your IP is issuing too many concurrent connections, please rate limit your calls\n"
@@ -98,6 +101,8 @@ class Guest(asyncio.Protocol):
             made.close()
             return
         self._inner.connection_made(transport)
+        if peer:
+            watch(made.get_extra_info("socket"))
         if self._doorman.limits.first_request_s:
             self._wait(made, 2)
 

@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 
 import aiohttp
+import pytest
+import uvloop
 from aiohttp import web
 
 from lepa.kit.doorman import Doorman, Limits, heard, listen
+from lepa.kit.sockets import IDLE_S
 
 ASK = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -100,3 +104,29 @@ async def test_each_change_is_told() -> None:
         async with asyncio.timeout(30.0):
             await gone.wait()
     assert told == [(1, False), (1, True), (0, False)]
+
+
+def probe_due_s(port: int) -> float:
+    """In how many seconds the kernel asks the peer of the one connection that was accepted at a port."""
+    rows = [row.split() for row in Path("/proc/self/net/tcp").read_text().splitlines()[1:]]
+    (timer,) = [row[5] for row in rows if row[1].endswith(f":{port:04X}") and row[3] == "01"]
+    kind, _, when = timer.partition(":")
+    assert kind == "02", "the timer of keepalive"
+    return int(when, 16) / 100
+
+
+@pytest.mark.parametrize("loop_factory", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_is_silent_is_asked_whether_he_is_there(loop_factory: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """A node that lost its power says no goodbye: its connections would stay for two hours."""
+
+    async def connect() -> float:
+        async with listening(Limits()) as (_, port):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(ASK)
+            assert await reader.readuntil(b"well")
+            due = probe_due_s(port)
+            writer.close()
+            return due
+
+    with asyncio.Runner(loop_factory=loop_factory) as runner:
+        assert 0 < runner.run(connect()) <= IDLE_S

@@ -6,7 +6,7 @@ import socket
 import aiohttp
 from aiohttp import web
 
-from lepa.kit.sockets import SILENCE_S, watched_socket
+from lepa.kit.sockets import SILENCE_S, watch, watched_socket
 
 
 def test_a_silent_peer_is_asked_and_given_up_within_the_bound() -> None:
@@ -19,6 +19,14 @@ def test_a_silent_peer_is_asked_and_given_up_within_the_bound() -> None:
         )
         assert idle + interval * count <= SILENCE_S
         assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == SILENCE_S * 1000
+
+
+def test_a_peer_that_reads_nothing_for_a_while_may_do_so() -> None:
+    with socket.socket() as accepted:
+        before = accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT)
+        watch(accepted)
+        assert accepted.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE) == 1
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == before == 0
 
 
 async def test_an_http_client_connects_with_it() -> None:
