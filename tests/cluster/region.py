@@ -35,8 +35,8 @@ EPHEMERAL = 32_768
 LISTENS = "0A"
 """A state in /proc/net/tcp."""
 SPARE = {"descriptors": 40, "threads": 12}
-"""By how much an agent may grow from one rest to the next: pools of threads, and connections. When all nodes have come to
-one server it has 12 of them, and as many to the leader, where they were spread before."""
+"""By how much an agent may grow from one rest to the next: pools of threads, and connections. When all nodes have come
+to one server it has 12 of them, and as many to the leader, where they were spread before."""
 
 
 class Region(Cluster):
@@ -167,7 +167,8 @@ class Region(Cluster):
         with contextlib.suppress(AssertionError):
             wait_until(lambda: not self.leaks(), 30.0, every_s=0.5)
         if leaks := self.leaks():
-            open_now = [f"{name}: {connections(self.agents[name])}" for name in {leak.partition(":")[0] for leak in leaks}]
+            names = {leak.partition(":")[0] for leak in leaks}
+            open_now = [f"{name}: {connections(self.agents[name])}" for name in names]
             raise AssertionError("\n".join([*leaks, *open_now]))
 
     def leaks(self) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.e2e.agents import LEPA, Agent, eventually, merged, running
+from tests.e2e.agents import LEPA, Agent, eventually, running
 from tests.e2e.jobs import shell_job
 from tests.serf_agent import HOST, RealSerf
 

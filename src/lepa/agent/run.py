@@ -84,6 +84,7 @@ async def _serve(config: Config, *, dev: bool, tap: LogTap, out: Callable[[str],
 def banner(config: Config) -> list[str]:
     """What the agent says of itself when it starts."""
     host = config.addresses.http or config.bind_addr
+    gossip = f"{config.addresses.serf or config.bind_addr}:{config.ports.serf}"
     facts = {
         "Client": str(config.client.enabled).lower(),
         "Server": str(config.server.enabled).lower(),
@@ -91,7 +92,7 @@ def banner(config: Config) -> list[str]:
         "Region": f"{config.region} (DC: {config.datacenter})",
         "HTTP": f"{'https' if config.tls.http else 'http'}://{host}:{config.ports.http}",
         "Internal": f"{config.addresses.rpc or config.bind_addr}:{config.ports.rpc}",
-        "Gossip": f"{config.addresses.serf or config.bind_addr}:{config.ports.serf}" if config.server.enabled else "off",
+        "Gossip": gossip if config.server.enabled else "off",
         "DNS": f"{config.addresses.dns or config.bind_addr}:{config.ports.dns}" if config.dns.enabled else "off",
         "Data": config.data_dir,
         "Version": f"{__version__} (API of Nomad {COMPATIBLE_VERSION})",

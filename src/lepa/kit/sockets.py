@@ -2,8 +2,8 @@
 
 A machine that loses its power or its cable says nothing, and whoever only waits for it waits for as long as it is
 allowed to: the kernel's own limits are hours. A watched socket asks a silent peer after IDLE_S, then every INTERVAL_S,
-and is an error once nothing was answered for SILENCE_S; one that was made here also once what it sent was not received for as
-long.
+and is an error once nothing was answered for SILENCE_S; one that was made here also once what it sent was not received
+for as long.
 """
 
 import contextlib
