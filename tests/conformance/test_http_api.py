@@ -25,8 +25,8 @@ Place = Mapping[str, str]
 class Row(NamedTuple):
     """One request and what has to come back.
 
-    path: below /v1/, with names of the world in braces. kind: a type of nomad_keys, or "text", "string", "strings",
-    "null", "empty", "raw". fresh: the answer has the three headers of a read. some: a list must not be empty.
+    path: below /v1/, with names of the world in braces. kind: a type of nomad_keys, or "text", "true", "string",
+    "strings", "null", "empty", "raw". fresh: the answer has the three headers of a read. some: a list must not be empty.
     """
 
     id: str
@@ -287,6 +287,7 @@ WRITES = (
     Row("API-WRI-046", "DELETE", "namespace/third", "empty"),
     Row("API-WRI-048", "PUT", "operator/scheduler/configuration", "SchedulerConfigurationWritten",
         {"SchedulerAlgorithm": "spread"}),
+    Row("API-WRI-056", "PUT", "operator/autopilot/configuration", "true", {"MinQuorum": 3}),
     Row("API-WRI-049", "PUT", "job/fresh/versions/good/tag", "JobTagResponse", {"Version": 1, "Description": "works"}),
     Row("API-WRI-055", "DELETE", "job/fresh/versions/good/tag", "JobTagResponse"),
     Row("API-WRI-050", "DELETE", "job/fresh", "JobDeregisterResponse"),
@@ -409,6 +410,8 @@ def check(answer: Answer, row: Row) -> None:
 def _check_json(value: Any, row: Row) -> None:
     if row.kind == "null":
         assert value is None
+    elif row.kind == "true":
+        assert value is True
     elif row.kind == "string":
         assert isinstance(value, str)
     elif row.kind == "strings":

@@ -6,6 +6,7 @@ and lepa.store.etcd_members.
 
 import contextlib
 import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -213,13 +214,14 @@ def test_three_servers_form_a_cluster_and_keep_it(tmp_path: Path) -> None:
 
 
 def test_servers_that_are_lost_or_leave_are_replaced(tmp_path: Path) -> None:
-    encrypted = certificates(tmp_path)
+    encrypted = certificates(tmp_path) | {"autopilot": {"server_stabilization_time": "1s", "min_quorum": 3}}
     a, b, c = agents = machines(tmp_path, "abc", encrypted)
     with closing(agents):
         for agent in agents:
             agent.spawn()
         formed(agents)
         assert namespace(b, "two")
+        assert "ServerStabilizationTime = 1s" in re.sub(" +", " ", cli(b, "operator", "autopilot", "get-config"))
 
         # one loses everything and comes back under its name
         c.kill9()
@@ -254,6 +256,14 @@ def test_servers_that_are_lost_or_leave_are_replaced(tmp_path: Path) -> None:
             eventually(lambda: health(a).status == 429 and health(a).json["FailureTolerance"] == 0, FORMED_S)
             cli(b, "operator", "raft", "remove-peer", "-peer-id=c.global")
             assert voters(a) == {"a.global", "b.global"}
+            eventually(lambda: health(a).status == 200, FORMED_S)
+
+            # where an operator wants it so, one that is gone is taken out without being asked for
+            c.spawn()
+            eventually(lambda: voters(a) == {"a.global", "b.global", "c.global"}, FORMED_S)
+            cli(b, "operator", "autopilot", "set-config", "-cleanup-dead-servers=true", "-min-quorum=2")
+            c.kill9()
+            eventually(lambda: voters(a) == {"a.global", "b.global"}, FORMED_S)
             eventually(lambda: health(a).status == 200, FORMED_S)
 
 

@@ -18,7 +18,7 @@ from lepa.kit.sources import SystemClock
 from lepa.model.errors import LepaError
 from lepa.model.job_views import JobSubmission
 from lepa.model.node import DrainSpec, NodeEvent
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration
 from lepa.model.policies import PeriodicConfig
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
@@ -255,6 +255,21 @@ async def test_operators_read_and_set_how_placements_are_scored() -> None:
         assert (first.updated, again.updated) == (True, False)
         found = await c.caller.call(m.SCHEDULER_CONFIGURATION_GET, r.ReadRequest())
         assert (found.value.scheduler_algorithm, found.value.modify_index) == ("spread", found.index)
+
+
+async def test_operators_read_and_set_how_servers_look_after_each_other() -> None:
+    async with cluster() as c:
+        wanted = r.AutopilotRequest(configuration=AutopilotConfiguration(min_quorum=3), check_index=True, cas=0)
+        answers = [(await c.caller.call(m.AUTOPILOT_SET, wanted)).value for _ in range(2)]
+        assert answers == [True, False]
+        found = await c.caller.call(m.AUTOPILOT_GET, r.ReadRequest())
+        assert (found.value.min_quorum, found.value.modify_index) == (3, found.index)
+
+
+async def test_a_leader_stores_what_its_file_says_unless_something_is_stored() -> None:
+    mine = AutopilotConfiguration(cleanup_dead_servers=True, min_quorum=3)
+    async with cluster(settings=ServerSettings(autopilot_defaults=mine)) as c:
+        await c.until(lambda: c.server.replica.snapshot.autopilot().min_quorum == 3, "the settings of the file")
 
 
 async def test_a_server_says_who_it_is() -> None:

@@ -9,14 +9,16 @@ import contextlib
 import tempfile
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from lepa import __version__
+from lepa.kit.durations import MILLISECOND, format_duration
 from lepa.kit.sources import Clock
 from lepa.model.errors import LepaError, invalid, not_found
+from lepa.model.operator import AutopilotConfiguration
 from lepa.rpc.cluster_service import ClusterHealth, Peer, PeerHealth, PeerList
 from lepa.rpc.server_requests import ServerRecord
-from lepa.server.contact import ALIVE
+from lepa.server.contact import ALIVE, FAILED
 from lepa.server.roster import TABLE
 from lepa.server.server import Server
 from lepa.state.keys import LEADER
@@ -31,6 +33,21 @@ RESTORED_S: Final = 60.0
 LOOK_S: Final = 0.1
 TAKE_OVER_S: Final = 10.0
 PREFIX: Final = "snapshot-"
+
+
+class Seen(NamedTuple):
+    """What is seen of a server. overdue_ms: of its word to the leader. newest: index of the member that leads etcd."""
+
+    status: str
+    overdue_ms: int
+    newest: int
+
+
+def is_healthy(seen: Seen, member: "Member | None", wanted: AutopilotConfiguration) -> bool:
+    """Whether a server lives, is heard of, and is not too far behind."""
+    if seen.status != ALIVE or seen.overdue_ms > 1e3 * wanted.last_contact_max_s:
+        return False
+    return member is None or (member.answers and seen.newest - member.applied <= wanted.max_trailing_logs)
 
 
 class Cluster:
@@ -117,9 +134,11 @@ class Cluster:
 
     async def health(self) -> ClusterHealth:
         members = await self._look()
-        statuses = self._server.contact.statuses()
+        wanted = self._server.replica.snapshot.autopilot()
+        statuses, overdue = self._server.contact.statuses(), self._server.contact.overdue_ms()
+        newest = next((member.applied for member in members if member.leads), 0)
         servers = tuple(
-            self._health(name, record, member, statuses.get(name, "failed"))
+            self._health(name, record, member, Seen(statuses.get(name, FAILED), overdue.get(name, 0), newest), wanted)
             for name, (record, member) in sorted(self._known(members).items())
         )
         voters = [one for one in servers if one.voter]
@@ -133,14 +152,22 @@ class Cluster:
             voters=tuple(one.id for one in voters),
         )
 
-    def _health(self, name: str, record: ServerRecord | None, member: "Member | None", status: str) -> PeerHealth:
+    def _health(
+        self,
+        name: str,
+        record: ServerRecord | None,
+        member: "Member | None",
+        seen: "Seen",
+        wanted: AutopilotConfiguration,
+    ) -> PeerHealth:
         peer = self._peer(name, record, member)
-        healthy = status == ALIVE and (member is None or member.answers)
+        healthy = is_healthy(seen, member, wanted)
         return PeerHealth(
             id=name,
             name=name,
             address=peer.address,
-            serf_status=status,
+            serf_status=seen.status,
+            last_contact=format_duration(seen.overdue_ms * MILLISECOND),
             version=record.build if record else "",
             leader=peer.leader,
             last_term=member.term if member else 0,

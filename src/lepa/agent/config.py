@@ -431,6 +431,19 @@ class Telemetry(Section, frozen=True):
     datadog_tags: tuple[str, ...] = ()
 
 
+class Autopilot(Section, frozen=True):
+    """How servers look after each other while nobody has stored it otherwise (`operator autopilot set-config`)."""
+
+    cleanup_dead_servers: bool = False
+    last_contact_threshold: str = "200ms"
+    max_trailing_logs: int = 250
+    min_quorum: int = 0
+    server_stabilization_time: str = "10s"
+    enable_redundancy_zones: bool = False
+    disable_upgrade_migration: bool = False
+    enable_custom_upgrades: bool = False
+
+
 class Config(Section, frozen=True):
     """An agent. name "" is the host's name."""
 
@@ -460,7 +473,7 @@ class Config(Section, frozen=True):
     tls: Tls = Tls()
     consul: dict[str, Any] = {}
     vault: dict[str, Any] = {}
-    autopilot: dict[str, Any] = {}
+    autopilot: Autopilot = Autopilot()
     ui: Ui = Ui()
     limits: Limits = Limits()
     rpc: dict[str, Any] = {}

@@ -26,8 +26,9 @@ CORE_MAX = 4_095
 EXPECT_MAX = 9
 
 IGNORED = (
-    "consul", "vault", "autopilot", "rpc", "enable_syslog", "plugin_dir", "ui.show_cli_hints", "ui.consul",
-    "ui.vault",
+    "consul", "vault", "rpc", "enable_syslog", "plugin_dir", "ui.show_cli_hints", "ui.consul",
+    "ui.vault", "autopilot.enable_redundancy_zones", "autopilot.disable_upgrade_migration",
+    "autopilot.enable_custom_upgrades",
     "client.default_ineligible", "client.drain_on_shutdown", "client.disk_free_mb",
     "client.nomad_service_discovery", "client.no_host_uuid", "telemetry.include_alloc_metadata_in_metrics",
     "telemetry.allowed_metadata_keys_in_metrics", "telemetry.disable_allocation_hook_metrics",

@@ -1,7 +1,8 @@
 """The etcd beside this server: becomes part of a cluster, runs, and is known to the others.
 
 begin     what was begun before goes on, if the others still count it; else a cluster is formed or joined
-run       the process, supervised; a learner asks to be made a voter once it has caught up
+run       the process, supervised; a learner that has caught up asks to be made a voter, after autopilot's
+          `server_stabilization_time`
 follow    the endpoints of the store are the members' as they come and go
 """
 
@@ -20,6 +21,9 @@ from lepa.agent.store_settings import ETCD_FOLDER, RECORD, read_record, write_re
 from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.model.errors import LepaError
+from lepa.model.operator import AutopilotConfiguration
+from lepa.model.wire import from_msgpack
+from lepa.state.keys import autopilot_key
 from lepa.store.etcd import OWN_LIMITS, EtcdStore
 from lepa.store.etcd_connection import EtcdConnection, Tls
 from lepa.store.etcd_members import Members
@@ -109,7 +113,7 @@ class OwnEtcd:
         self._tell("")
         self._tasks.start("follow", self._follow(store.connection, members))
         if membership.joins:
-            self._tasks.start("promote", self._promote(members))
+            self._tasks.start("promote", self._promote(store, members))
         return store
 
     async def _opened(self, membership: Membership) -> EtcdStore:
@@ -159,15 +163,24 @@ class OwnEtcd:
             if voters:
                 connection.use(voters)
 
-    async def _promote(self, members: Members) -> None:
+    async def _promote(self, store: EtcdStore, members: Members) -> None:
+        since = self._clock.now()
         while True:
             try:
-                if await members.promote(self._settings.peer_url):
+                stable_s = (await _autopilot(store)).stabilization_s
+                if self._clock.now() - since >= stable_s and await members.promote(self._settings.peer_url):
                     log.info("votes in the cluster")
                     return
             except LepaError as error:
                 log.warning("not a voter yet reason=%s", error.message)
             await self._clock.sleep(PROMOTE_S)
+
+
+async def _autopilot(store: EtcdStore) -> AutopilotConfiguration:
+    """How servers look after each other, as it stands in the store: the server is not there yet."""
+    entries = (await store.read(autopilot_key())).entries
+    raw = next((entry.value for entry in entries if entry.key == autopilot_key()), None)
+    return AutopilotConfiguration() if raw is None else from_msgpack(raw, AutopilotConfiguration)
 
 
 def etcd_tls(config: Config) -> Tls | None:

@@ -2,12 +2,19 @@
 
 from typing import Final
 
+from msgspec import structs
+
 from lepa.agent.addresses import advertised_http, advertised_rpc
-from lepa.agent.config import Config, SchedulerDefaults, seconds
+from lepa.agent.config import Autopilot, Config, SchedulerDefaults, seconds
 from lepa.agent.store_settings import server_folder
 from lepa.kit.durations import parse_duration
-from lepa.model.errors import invalid
-from lepa.model.operator import PreemptionConfig, SchedulerConfiguration
+from lepa.model.errors import LepaError, invalid
+from lepa.model.operator import (
+    AutopilotConfiguration,
+    PreemptionConfig,
+    SchedulerConfiguration,
+    canonical_autopilot,
+)
 from lepa.server.settings import AclSettings, GarbageSettings, HeartbeatSettings, SearchSettings, ServerSettings
 
 SHARED_LEASE_TTL_S: Final = 3.0
@@ -42,6 +49,7 @@ def server_settings(config: Config, version: str, *, several: bool) -> ServerSet
             min_term_length=_bounded(server.search.min_term_length, 1, SEARCH_MAX, "min_term_length"),
         ),
         scheduler_defaults=_scheduler(server.default_scheduler_config),
+        autopilot_defaults=_autopilot(config.autopilot),
         versions_kept=server.job_tracked_versions,
         job_default_priority=server.job_default_priority,
         job_max_priority=server.job_max_priority,
@@ -100,6 +108,13 @@ def _scheduler(defaults: SchedulerDefaults) -> SchedulerConfiguration:
             service_scheduler_enabled=defaults.preemption_config.get("service_scheduler_enabled", False),
         ),
     )
+
+
+def _autopilot(block: Autopilot) -> AutopilotConfiguration:
+    try:
+        return canonical_autopilot(AutopilotConfiguration(**structs.asdict(block)))
+    except LepaError as error:
+        raise invalid(f"configuration: {error.message}") from error
 
 
 def _bounded(value: int, least: int, most: int, name: str) -> int:

@@ -8,10 +8,22 @@ from typing import Any, Final
 
 from aiohttp import web
 
-from lepa.api.edge import Edge, Route
+from lepa.api.edge import ByVerb, Edge, Route, answers
 from lepa.api.forward import FORWARDED, pass_on
-from lepa.api.request import json_object, json_response, text_response
+from lepa.api.request import (
+    common,
+    json_object,
+    json_response,
+    number,
+    read_request,
+    reply_response,
+    text_response,
+    with_durations,
+)
+from lepa.kit.durations import format_duration
 from lepa.model.errors import LepaError, invalid
+from lepa.model.operator import AUTOPILOT_DURATIONS, AutopilotConfiguration, canonical_autopilot
+from lepa.model.wire import from_builtins, go_name
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
 from lepa.rpc.cluster_service import ClusterService, Peer, Transfer
@@ -92,34 +104,31 @@ async def autopilot_health(cluster: ClusterService, request: web.Request) -> web
     return response
 
 
-AUTOPILOT: Final = {
-    "CleanupDeadServers": False,
-    "LastContactThreshold": "200ms",
-    "MaxTrailingLogs": 250,
-    "MinQuorum": 0,
-    "ServerStabilizationTime": "10s",
-    "EnableRedundancyZones": False,
-    "DisableUpgradeMigration": False,
-    "EnableCustomUpgrades": False,
-    "CreateIndex": 0,
-    "ModifyIndex": 0,
-}
-"""How servers look after each other, in Nomad's words: one that has failed keeps its place until it leaves."""
-
-
+@answers(m.AUTOPILOT_GET)
 async def autopilot_configuration(edge: Edge, request: web.Request) -> web.StreamResponse:
-    """What is so; nothing of it can be set."""
-    return json_response(request, AUTOPILOT)
+    """How they look after each other."""
+    return reply_response(request, await edge.caller.call(m.AUTOPILOT_GET, read_request(request, r.ReadRequest)))
 
 
+@answers(m.AUTOPILOT_SET, AutopilotConfiguration, ("cas",))
 async def set_autopilot_configuration(edge: Edge, request: web.Request) -> web.StreamResponse:
-    """True for what is so already, refused otherwise."""
-    wanted = await json_object(request)
-    indexes = {"CreateIndex", "ModifyIndex"}
-    other = sorted(key for key, value in wanted.items() if key not in indexes and AUTOPILOT.get(key) != value)
-    if other:
-        raise LepaError("unsupported", f"settings of autopilot are fixed here: {', '.join(other)} cannot be changed")
-    return json_response(request, True)
+    """Change it, or (cas) only when nobody else has; whether it was changed. Keys that are left out are the usual."""
+    body = with_durations(await json_object(request), *map(go_name, AUTOPILOT_DURATIONS))
+    texts = {key: format_duration(value) for key, value in body.items() if _is_duration(key, value)}
+    configuration = canonical_autopilot(from_builtins(body | texts, AutopilotConfiguration))
+    call = r.AutopilotRequest(
+        configuration=configuration,
+        check_index="cas" in request.query,
+        cas=number(request.query, "cas"),
+        **common(request),
+    )
+    return json_response(request, (await edge.caller.call(m.AUTOPILOT_SET, call)).value)
+
+
+def _is_duration(key: str, value: Any) -> bool:
+    """One that is a number of nanoseconds, as Nomad's clients may send it too."""
+    names = {go_name(name).lower() for name in AUTOPILOT_DURATIONS}
+    return key.lower() in names and isinstance(value, int) and not isinstance(value, bool)
 
 
 async def save_snapshot(cluster: ClusterService, request: web.Request) -> web.StreamResponse:
@@ -177,8 +186,11 @@ ROUTES: Final[tuple[Route, ...]] = (
     Route("DELETE", "operator/raft/peer", at_server(remove_peer)),
     Route("GET PUT POST", "operator/raft/peer", not_here),
     Route("PUT POST", "operator/raft/transfer-leadership", at_server(transfer_leadership)),
-    Route("GET", "operator/autopilot/configuration", autopilot_configuration),
-    Route("PUT POST", "operator/autopilot/configuration", set_autopilot_configuration),
+    Route(
+        "GET PUT POST",
+        "operator/autopilot/configuration",
+        ByVerb({"GET": autopilot_configuration, "PUT": set_autopilot_configuration}),
+    ),
     Route("GET", "operator/autopilot/health", at_server(autopilot_health)),
     Route("GET", "operator/snapshot", at_server(save_snapshot)),
     Route("PUT POST", "operator/snapshot", at_server(restore_snapshot)),

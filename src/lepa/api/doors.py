@@ -32,8 +32,6 @@ DOORS: Final[Mapping[str, str]] = {
     "GET operator/raft/configuration": "Operator.Read",
     "DELETE operator/raft/peer": "Operator.Write",
     "PUT operator/raft/transfer-leadership": "Operator.Write",
-    "GET operator/autopilot/configuration": "Operator.Read",
-    "PUT operator/autopilot/configuration": "Operator.Write",
     "GET operator/autopilot/health": "Operator.Read",
     "GET operator/snapshot": "Operator.SnapshotSave",
     "PUT operator/snapshot": "Operator.Management",

@@ -15,6 +15,7 @@ from lepa.cli.output import Json, pairs, table
 from lepa.cli.pages import PAGED, search, with_ui
 from lepa.cli.session import Session, Shape, api, job_page, shaped
 from lepa.model.errors import LepaError, invalid
+from lepa.model.wire import go_name
 from lepa.sdk.address import path_with
 
 UNHEALTHY = 429
@@ -143,9 +144,12 @@ def autopilot_get_config(session: Session, shape: Shape) -> None:
 @option("min-quorum", "Servers that stay in any case.", kind=int, metavar="count")
 @api
 def autopilot_set_config(session: Session, **given: Any) -> None:
-    """Change how servers look after each other. It is fixed here: only what is so already is taken."""
-    named = {"".join(part.capitalize() for part in key.split("_")): value for key, value in given.items()}
-    session.nomad.put(AUTOPILOT, {key: value for key, value in named.items() if value is not None})
+    """Change how servers look after each other. What no flag names stays as it is."""
+    config = session.nomad.get(AUTOPILOT).value
+    named = {go_name(key): value for key, value in given.items()}
+    config |= {key: value for key, value in named.items() if value is not None}
+    if not session.nomad.put(AUTOPILOT, config, {"cas": config["ModifyIndex"]}).value:
+        raise LepaError("conflict", "Autopilot's configuration was changed meanwhile: look at it again and retry")
     session.out.line("Configuration updated!")
 
 
@@ -162,7 +166,7 @@ def autopilot_health(session: Session, json: bool) -> None:
     session.out.line(f"FailureTolerance: {found['FailureTolerance']}")
     session.out.line(f"Leader: {found['Leader']}")
     session.out.line(f"Voters: {', '.join(found['Voters'])}")
-    header = ("Name", "Address", "SerfStatus", "Version", "Leader", "Healthy", "Voter", "Stable Since")
+    header = ("Name", "Address", "SerfStatus", "Version", "Leader", "LastContact", "Healthy", "Voter", "Stable Since")
     keys = [name.replace(" ", "") for name in header]
     session.out.line(table(header, [tuple(each[key] for key in keys) for each in found["Servers"]]))
 

@@ -39,7 +39,8 @@ class Transfer(Wire, frozen=True):
 
 
 class PeerHealth(Wire, frozen=True):
-    """How one of them does. last_contact: a duration as a text. last_index: what its part of the store has reached."""
+    """How one of them does. last_contact: how long its word to the leader, which comes twice a second, is overdue, as a
+    text. last_index: what its part of the store has reached."""
 
     id: str = ""
     name: str = ""

@@ -34,7 +34,7 @@ from lepa.model.job_views import (
 )
 from lepa.model.kv import KvEntry, Session
 from lepa.model.node import Node, NodeListStub
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration
 from lepa.model.overlay import OverlayLease
 from lepa.model.plan import PlanResult
 from lepa.model.policies import ScalingPolicy
@@ -462,6 +462,10 @@ SCHEDULER_CONFIGURATION_GET: Method[r.ReadRequest, SchedulerConfiguration] = Met
 SCHEDULER_CONFIGURATION_SET: Method[r.SchedulerConfigurationRequest, r.SchedulerConfigurationWritten] = Method(
     "Operator.SetSchedulerConfiguration", r.SchedulerConfigurationRequest, r.SchedulerConfigurationWritten, "write"
 )
+AUTOPILOT_GET: Method[r.ReadRequest, AutopilotConfiguration] = Method(
+    "Operator.Autopilot", r.ReadRequest, AutopilotConfiguration, "read"
+)
+AUTOPILOT_SET: Method[r.AutopilotRequest, bool] = Method("Operator.SetAutopilot", r.AutopilotRequest, bool, "write")
 SYSTEM_GC: Method[r.Request, None] = Method("System.GC", r.Request, None, "write")
 SYSTEM_RECONCILE_SUMMARIES: Method[r.Request, None] = Method("System.ReconcileSummaries", r.Request, None, "write")
 STATUS_LEADER: Method[r.ReadRequest, str] = Method("Status.Leader", r.ReadRequest, str, "read")

@@ -14,7 +14,7 @@ from lepa.model.job import Job
 from lepa.model.job_views import JobSubmission
 from lepa.model.migration import MigrateSource
 from lepa.model.node import DrainSpec, Node, NodeEvent
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration
 from lepa.model.plan import DesiredUpdates
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
@@ -540,6 +540,14 @@ class SchedulerConfigurationWritten(Wire, frozen=True):
 
     updated: bool = False
     index: int = 0
+
+
+class AutopilotRequest(Request, frozen=True):
+    """Set how servers look after each other; check_index: only when it was last modified at cas."""
+
+    configuration: AutopilotConfiguration = AutopilotConfiguration()
+    check_index: bool = False
+    cas: int = 0
 
 
 class EventStreamRequest(Request, frozen=True):

@@ -25,10 +25,12 @@ class PulseRequest(Request, frozen=True):
 
 
 class Pulse(Wire, frozen=True):
-    """What the leader knows: index of its snapshot; "alive" or "failed" for each server by name."""
+    """What the leader knows: index of its snapshot; of each server by name whether it is "alive" or "failed", and how
+    long its word to the leader is overdue."""
 
     index: int = 0
     statuses: dict[str, str] = {}
+    overdue_ms: dict[str, int] = {}
 
 
 class EvalDequeueRequest(Request, frozen=True):

@@ -55,7 +55,7 @@ class Contact:
         self._led_since = clock.now()
         self._led = 0
         self._last = clock.now()
-        self._told: dict[str, str] = {}
+        self._told = Pulse()
         self._refused_since: tuple[int, float] = (0, 0.0)
 
     async def __aenter__(self) -> "Contact":
@@ -82,6 +82,16 @@ class Contact:
         """ "alive" or "failed" for each server by name."""
         return {server.name: self._status(server.name, server.rpc_address) for server in self._roster.servers()}
 
+    def overdue_ms(self) -> dict[str, int]:
+        """How long each server's word to the leader is overdue, by name; a follower knows what it was last told."""
+        if self._peers is None:
+            return {}
+        if self._leadership.leading is None:
+            return {**self._told.overdue_ms, self._roster.me.name: _overdue_ms(self.age_ms())}
+        now = self._clock.now()
+        others = (server.name for server in self._roster.servers() if server.name != self._roster.me.name)
+        return {name: _overdue_ms(1e3 * (now - self._heard_at(name))) for name in others}
+
     def addresses(self) -> tuple[str, ...]:
         """Internal addresses of the servers that live, by name: what nodes are told."""
         statuses = self.statuses()
@@ -94,18 +104,20 @@ class Contact:
     def answer(self, request: PulseRequest) -> Pulse:
         """A follower lives. Only the leader is asked."""
         self._heard[request.name] = self._clock.now()
-        return Pulse(index=self._replica.snapshot.index, statuses=self.statuses())
+        return Pulse(index=self._replica.snapshot.index, statuses=self.statuses(), overdue_ms=self.overdue_ms())
 
     def _status(self, name: str, address: str) -> str:
         now = self._clock.now()
         if name == self._roster.me.name or self._peers is None:
             return ALIVE
         if self._leadership.leading is not None:
-            since = max(self._heard.get(name, 0.0), self._began())
-            return ALIVE if now - since < FAILED_S else FAILED
+            return ALIVE if now - self._heard_at(name) < FAILED_S else FAILED
         if now - self._last >= FAILED_S and address == self._leadership.leader_address:
             return FAILED
-        return self._told.get(name, ALIVE)
+        return self._told.statuses.get(name, ALIVE)
+
+    def _heard_at(self, name: str) -> float:
+        return max(self._heard.get(name, 0.0), self._began())
 
     def _began(self) -> float:
         """When the present term was first noticed here: before that its leader could neither hear nor tell anything."""
@@ -135,7 +147,7 @@ class Contact:
             log.debug("leader not reached address=%s error=%s", address, error.message)
         else:
             self._last = self._clock.now()
-            self._told = reply.value.statuses
+            self._told = reply.value
             self._refused_since = (0, 0.0)
 
     async def _refused(self, address: str, created: int) -> None:
@@ -148,3 +160,7 @@ class Contact:
             await self._leadership.key.depose(address, created)
         except LepaError as error:
             log.warning("a leader that is gone could not be deposed error=%s", error.message)
+
+
+def _overdue_ms(age_ms: float) -> int:
+    return max(0, int(age_ms - 1e3 * PULSE_S))

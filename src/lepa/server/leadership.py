@@ -17,7 +17,7 @@ from lepa.kit.sources import Clock, Random
 from lepa.kit.tasks import Tasks
 from lepa.kit.telemetry import Metrics
 from lepa.model.errors import LepaError
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration
 from lepa.server.acl.guard import Guard
 from lepa.server.alarm import Alarm
 from lepa.server.deciders import deployments, drains, gates, sessions, tokens, variable_locks
@@ -39,7 +39,7 @@ from lepa.server.worker import AT_ONCE, Turns, Worker
 from lepa.server.writer import REPLICA_WAIT_S, Writer
 from lepa.state.commands import garbage as garbage_commands
 from lepa.state.commands.draft import Draft
-from lepa.state.commands.tenancy import set_scheduler_configuration
+from lepa.state.commands.tenancy import set_autopilot, set_scheduler_configuration
 from lepa.state.keys import LEADER
 from lepa.state.replica import Replica
 from lepa.store.election import Campaign, Election, KeepLease, Lead, StepDown
@@ -130,7 +130,7 @@ class Leading:
             run = run_decider(name, decide, tables, p.replica, p.writer, p.clock)
             self._tasks.start(name, run)
         self._tasks.start("lending", self.lending.watch())
-        self._tasks.start("scheduler-defaults", self._store_scheduler_defaults())
+        self._tasks.start("defaults", self._store_defaults())
         self._tasks.start("heartbeats", self._watch_heartbeats())
         self._tasks.start("overlooked", self._look_for_overlooked())
         self._tasks.start("garbage", self._collect_garbage())
@@ -150,13 +150,14 @@ class Leading:
         if not found.empty:
             log.info("garbage collected allocs=%d evals=%d jobs=%d deployments=%d nodes=%d", *map(len, _counts(found)))
 
-    async def _store_scheduler_defaults(self) -> None:
-        """Let the configured scheduler settings be the stored ones, unless somebody has stored others."""
-        p = self._parts
-        wanted = p.settings.scheduler_defaults
-        if wanted == SchedulerConfiguration() or p.replica.snapshot.tables["config"].get("scheduler") is not None:
-            return
-        await p.writer.write(lambda draft: set_scheduler_configuration(draft, wanted, check_index=0))
+    async def _store_defaults(self) -> None:
+        """Let the configured settings of operators be the stored ones, unless somebody has stored others."""
+        p, settings, tables = self._parts, self._parts.settings, self._parts.replica.snapshot.tables
+        scheduler, autopilot = settings.scheduler_defaults, settings.autopilot_defaults
+        if scheduler != SchedulerConfiguration() and tables["config"].get("scheduler") is None:
+            await p.writer.write(lambda draft: set_scheduler_configuration(draft, scheduler, check_index=0))
+        if autopilot != AutopilotConfiguration() and tables["autopilot"].get("configuration") is None:
+            await p.writer.write(lambda draft: set_autopilot(draft, autopilot, check_index=0))
 
     async def _watch_heartbeats(self) -> None:
         p = self._parts

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration
 
 
 class GarbageSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,6 +89,8 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
     scheduler_types: tuple[str, ...] = ("service", "batch", "system", "sysbatch")
     scheduler_defaults: SchedulerConfiguration = SchedulerConfiguration()
     """The scheduler's configuration while nobody has stored one; a leader stores it when it is not the usual one."""
+    autopilot_defaults: AutopilotConfiguration = AutopilotConfiguration()
+    """How servers look after each other while nobody has stored it; stored in the same way."""
     search: SearchSettings = SearchSettings()
     versions_kept: int = 6
     """Versions of a job that `job history` and `job revert` know."""

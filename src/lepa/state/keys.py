@@ -10,7 +10,8 @@
     acl_auth_methods/NAME       acl_binding_rules/ID            acl_one_time/ID                 acl_bootstrap/first
     host_volumes/NS/ID          csi_volumes/NS/ID               csi_claims/NS/VOLUME/ALLOC
     volume_claims/ID            node_work/NODE/ID
-    config/scheduler            leader (who leads; not part of a snapshot)
+    config/scheduler            autopilot/configuration
+    leader (who leads; not part of a snapshot)
 
 A `/` or `%` inside a part is written `%2F`, `%25`, so that a part never spills into the next. Numbers are padded to
 20 digits, so that the order of keys is the order of numbers.
@@ -46,7 +47,7 @@ from lepa.model.job_views import JobSubmission, ScalingEvent
 from lepa.model.kv import KvDelay, KvEntry, Session
 from lepa.model.node import Node
 from lepa.model.node_work import NodeWork
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration
 from lepa.model.overlay import OverlayLease
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
@@ -71,6 +72,7 @@ KINDS: Final[dict[str, type[Wire]]] = {
     "services": ServiceRegistration,
     "scaling_events": ScalingEvent,
     "config": SchedulerConfiguration,
+    "autopilot": AutopilotConfiguration,
     "kv": KvEntry,
     "kv_delays": KvDelay,
     "sessions": Session,
@@ -217,6 +219,11 @@ def node_work_key(node_id: str, work_id: str) -> str:
 def scheduler_configuration_key() -> str:
     """The scheduler's settings."""
     return "config/scheduler"
+
+
+def autopilot_key() -> str:
+    """How servers look after each other."""
+    return "autopilot/configuration"
 
 
 def put(key: str, value: Wire, lease: int = 0) -> Put:

@@ -87,6 +87,7 @@ SHAPES: Final[Mapping[str, Shape]] = {
         ),
         Shape("scaling_events", _numbered),
         Shape("config", _id),
+        Shape("autopilot", _id),
         Shape("kv", _id, {"session": lambda entry: entry.session or None}),
         Shape("kv_delays", _id),
         Shape("sessions", _id),

@@ -34,7 +34,7 @@ from lepa.model.job_views import JobChildrenSummary, JobSubmission, JobSummary, 
 from lepa.model.kv import KvDelay, KvEntry, Session
 from lepa.model.node import Node
 from lepa.model.node_work import NodeWork
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration
 from lepa.model.overlay import OverlayLease
 from lepa.model.service import ServiceRegistration
 from lepa.model.tenancy import Namespace, NodePool
@@ -533,6 +533,10 @@ class Snapshot:
     def scheduler_configuration(self) -> SchedulerConfiguration:
         """The settings in force."""
         return self.tables["config"].get("scheduler") or SchedulerConfiguration()
+
+    def autopilot(self) -> AutopilotConfiguration:
+        """How servers look after each other."""
+        return self.tables["autopilot"].get("configuration") or AutopilotConfiguration()
 
 
 def empty_snapshot() -> Snapshot:

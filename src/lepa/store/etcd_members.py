@@ -90,6 +90,11 @@ class Members:
             self._silent_since.setdefault(member.id, self._clock.now())
         return member._replace(answers=answers)
 
+    def silent_s(self, member: Member) -> float:
+        """For how long it has not answered, as far as it was asked."""
+        since = self._silent_since.get(member.id)
+        return 0.0 if since is None else self._clock.now() - since
+
     async def take_in(self, peer: Peer, cluster: str) -> Membership:
         """Make room for a server and add it as a learner. Raises LepaError(conflict) when it has to ask again later."""
         async with self._changing:
@@ -119,8 +124,7 @@ class Members:
         await self.remove(gone.id)
 
     def _gives_way(self, member: Member) -> bool:
-        since = self._silent_since.get(member.id)
-        return since is not None and self._clock.now() - since >= SILENT_S
+        return self.silent_s(member) >= SILENT_S
 
     def _membership(self, peer: Peer, cluster: str, members: Sequence[Member]) -> Membership:
         peers = tuple(

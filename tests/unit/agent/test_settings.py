@@ -1,6 +1,7 @@
 """Settings of the parts, made of the agent's configuration: lepa.agent.node_settings, lepa.agent.server_settings."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +81,20 @@ def test_scheduler_settings_of_the_file_are_the_leaders_first_ones() -> None:
     block["scheduler_algorithm"] = "random"
     with pytest.raises(LepaError, match="neither binpack nor spread"):
         server_settings(build(raw).config, "1.9.5", several=False)
+
+
+def test_how_servers_look_after_each_other_begins_as_the_file_says() -> None:
+    block = {"cleanup_dead_servers": True, "last_contact_threshold": "1500ms", "min_quorum": 3}
+    raw: dict[str, Any] = {"data_dir": "/x", "server": {"enabled": True}, "autopilot": block}
+    found = server_settings(build(raw).config, "1.9.5", several=True).autopilot_defaults
+    assert (found.cleanup_dead_servers, found.last_contact_threshold, found.min_quorum) == (True, "1.5s", 3)
+    assert found.stabilization_s == 10.0
+    block["server_stabilization_time"] = "soon"
+    with pytest.raises(LepaError, match="configuration: autopilot: server_stabilization_time"):
+        server_settings(build(raw).config, "1.9.5", several=True)
+    block["redundancy"] = True
+    with pytest.raises(LepaError, match="redundancy"):
+        build(raw)
 
 
 def test_searches_have_the_limits_of_the_file() -> None:

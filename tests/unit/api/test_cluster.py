@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lepa.model.errors import invalid, not_found
+from lepa.model.operator import AutopilotConfiguration
 from lepa.rpc.cluster_service import ClusterHealth, Peer, PeerHealth, PeerList
 from lepa.rpc.server_requests import ServerRecord
 
@@ -60,14 +61,35 @@ class FakeCluster:
         return self.folder / "scratch"
 
 
-async def test_how_servers_look_after_each_other_is_fixed(http: Any) -> None:
-    path = "/v1/operator/autopilot/configuration"
-    found = await (await http.get(path)).json()
-    assert (found["CleanupDeadServers"], found["LastContactThreshold"]) == (False, "200ms")
-    taken = await http.put(path, json={**found, "ModifyIndex": 7})
-    assert (taken.status, await taken.json()) == (200, True)
-    refused = await http.put(path, json={**found, "MinQuorum": 3})
-    assert (refused.status, "MinQuorum cannot be changed" in await refused.text()) == (501, True)
+AUTOPILOT = "/v1/operator/autopilot/configuration"
+
+
+async def test_how_servers_look_after_each_other_is_read_and_set(http: Any, parts: Any) -> None:
+    caller = parts.caller
+    caller.answers |= {"Operator.Autopilot": AutopilotConfiguration(modify_index=7), "Operator.SetAutopilot": True}
+    found = await (await http.get(AUTOPILOT)).json()
+    assert (found["CleanupDeadServers"], found["LastContactThreshold"], found["ModifyIndex"]) == (False, "200ms", 7)
+    taken = await http.put(AUTOPILOT, json={**found, "MinQuorum": 3, "LastContactThreshold": "1500ms"})
+    assert (taken.status, await taken.json(), caller.last().check_index) == (200, True, False)
+    wanted = caller.last().configuration
+    assert (wanted.min_quorum, wanted.last_contact_threshold, wanted.last_contact_max_s) == (3, "1.5s", 1.5)
+    await http.put(f"{AUTOPILOT}?cas=7", json={"ServerStabilizationTime": 20_000_000_000})
+    assert (caller.last().check_index, caller.last().cas) == (True, 7)
+    assert caller.last().configuration == AutopilotConfiguration(server_stabilization_time="20s")
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ({"LastContactThreshold": "soon"}, "LastContactThreshold: invalid duration"),
+        ({"ServerStabilizationTime": "-1s"}, "server_stabilization_time is -1s; it must not be negative"),
+        ({"MaxTrailingLogs": -1}, "max_trailing_logs is -1"),
+        ({"CleanupDeadServers": "yes"}, "CleanupDeadServers"),
+    ],
+)
+async def test_settings_that_cannot_be_are_refused(http: Any, body: dict[str, Any], said: str) -> None:
+    refused = await http.put(AUTOPILOT, json=body)
+    assert (refused.status, said in await refused.text()) == (400, True), await refused.text()
 
 
 @pytest.fixture

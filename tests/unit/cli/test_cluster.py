@@ -10,8 +10,7 @@ from tests.unit.cli.conftest import Run
 from tests.unit.cli.fake_agent import FakeAgent, Reply
 from tests.unit.cli.objects import ALLOC, OTHER, alloc_stub, allocation, job, job_stub
 
-from lepa.api.cluster import AUTOPILOT
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration
 from lepa.model.wire import to_builtins
 from lepa.rpc.requests import Member, Members
 
@@ -30,16 +29,18 @@ def test_members_and_who_leads(agent: FakeAgent, lepa: Run, golden: Any) -> None
 
 def test_how_servers_look_after_each_other(agent: FakeAgent, lepa: Run, golden: Any) -> None:
     path = "/v1/operator/autopilot/configuration"
-    agent.on(f"GET {path}", AUTOPILOT)
+    found = to_builtins(AutopilotConfiguration(min_quorum=3, modify_index=7))
+    agent.on(f"GET {path}", found)
     golden("operator_autopilot_get_config", lepa("operator", "autopilot", "get-config").out)
     assert lepa("operator", "autopilot", "get-config", "-t", "{{.MaxTrailingLogs}}").out == "250\n"
     agent.on(f"PUT {path}", True)
-    flags = ("-min-quorum=0", "-cleanup-dead-servers=false", "-last-contact-threshold", "200ms")
+    flags = ("-min-quorum=0", "-cleanup-dead-servers=true", "-last-contact-threshold", "1s")
     assert lepa("operator", "autopilot", "set-config", *flags).out == "Configuration updated!\n"
-    wanted = {"MinQuorum": 0, "CleanupDeadServers": False, "LastContactThreshold": "200ms"}
-    assert agent.asked(f"PUT {path}")[0].body == wanted
-    agent.on(f"PUT {path}", Reply(501, "settings of autopilot are fixed here"))
-    assert "are fixed" in lepa("operator", "autopilot", "set-config", "-min-quorum=3").error
+    asked = agent.asked(f"PUT {path}")[0]
+    assert asked.body == {**found, "MinQuorum": 0, "CleanupDeadServers": True, "LastContactThreshold": "1s"}
+    assert asked.query == {"cas": "7"}
+    agent.on(f"PUT {path}", False)
+    assert "changed meanwhile" in lepa("operator", "autopilot", "set-config", "-min-quorum=3").error
 
 
 def test_peers(agent: FakeAgent, lepa: Run) -> None:

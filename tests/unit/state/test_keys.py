@@ -37,6 +37,7 @@ def test_every_key_belongs_to_a_known_table() -> None:
         keys.service_key("ns", "s", "i"),
         keys.scaling_event_key("ns", "j", "g", 1),
         keys.scheduler_configuration_key(),
+        keys.autopilot_key(),
         keys.kv_key("some/key"),
         keys.kv_delay_key("some/key"),
         keys.session_key("s"),

@@ -390,6 +390,8 @@ _ROWS: Final[Mapping[Method[Any, Any], Need]] = {
     m.SEARCH_FUZZY: OWN,
     m.SCHEDULER_CONFIGURATION_GET: _has("operator", "read"),
     m.SCHEDULER_CONFIGURATION_SET: _has("operator", "write"),
+    m.AUTOPILOT_GET: _has("operator", "read"),
+    m.AUTOPILOT_SET: _has("operator", "write"),
     m.SYSTEM_GC: MANAGEMENT,
     m.SYSTEM_RECONCILE_SUMMARIES: MANAGEMENT,
     m.STATUS_LEADER: ANYONE,

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lepa.model.errors import denied, invalid
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration
 from lepa.model.tenancy import Namespace
 from lepa.rpc import methods as m
 from lepa.rpc import requests as r
@@ -37,8 +37,14 @@ def scheduler_configuration(snapshot: Snapshot, request: r.ReadRequest) -> Sched
     return snapshot.scheduler_configuration()
 
 
+def autopilot(snapshot: Snapshot, request: r.ReadRequest) -> AutopilotConfiguration:
+    """How servers look after each other."""
+    return snapshot.autopilot()
+
+
 QUERIES: Answerable = {
     m.SCHEDULER_CONFIGURATION_GET: Query(table("config"), scheduler_configuration),
+    m.AUTOPILOT_GET: Query(table("autopilot"), autopilot),
 }
 
 
@@ -86,6 +92,14 @@ class OperatorEndpoints:
         answer = r.SchedulerConfigurationWritten(updated=written.value, index=written.revision)
         return Reply(value=answer, index=written.revision)
 
+    async def set_autopilot(self, request: r.AutopilotRequest) -> Reply[bool]:
+        """Change how servers look after each other."""
+        check_index = request.cas if request.check_index else None
+        written = await self._context.write(
+            lambda draft: tenancy.set_autopilot(draft, request.configuration, check_index=check_index)
+        )
+        return Reply(value=written.value, index=written.revision)
+
     async def collect_garbage(self, request: r.Request) -> Reply[None]:
         """Forget everything that has ended."""
         await (await self._context.leading()).collect_garbage(force=True)
@@ -112,6 +126,7 @@ class OperatorEndpoints:
             m.NAMESPACE_UPSERT: self.upsert_namespace,
             m.NAMESPACE_DELETE: self.delete_namespace,
             m.SCHEDULER_CONFIGURATION_SET: self.set_scheduler_configuration,
+            m.AUTOPILOT_SET: self.set_autopilot,
             m.SYSTEM_GC: self.collect_garbage,
             m.SYSTEM_RECONCILE_SUMMARIES: self.reconcile_summaries,
         }

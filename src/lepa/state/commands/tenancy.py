@@ -6,7 +6,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from lepa.model.errors import conflict, invalid, not_found
-from lepa.model.operator import SchedulerConfiguration
+from lepa.model.operator import AutopilotConfiguration, SchedulerConfiguration, canonical_autopilot
 from lepa.model.tenancy import Namespace, NodePool
 from lepa.state import keys
 from lepa.state.commands.draft import Draft
@@ -76,4 +76,13 @@ def set_scheduler_configuration(
         return False
     algorithm = wanted.scheduler_algorithm or "binpack"
     draft.overwrite(keys.scheduler_configuration_key(), replace(wanted, scheduler_algorithm=algorithm))
+    return True
+
+
+def set_autopilot(draft: Draft, wanted: AutopilotConfiguration, *, check_index: int | None = None) -> bool:
+    """Store how servers look after each other; check_index: as for the scheduler's settings."""
+    wanted = canonical_autopilot(wanted)
+    if check_index is not None and draft.snapshot.autopilot().modify_index != check_index:
+        return False
+    draft.overwrite(keys.autopilot_key(), wanted)
     return True
