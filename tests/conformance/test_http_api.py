@@ -26,7 +26,8 @@ class Row(NamedTuple):
     """One request and what has to come back.
 
     path: below /v1/, with names of the world in braces. kind: a type of nomad_keys, or "text", "true", "string",
-    "strings", "null", "empty", "raw". fresh: the answer has the three headers of a read. some: a list must not be empty.
+    "strings", "null", "empty", "raw". fresh: the answer has the three headers of a read. some: a list must not be
+    empty.
     """
 
     id: str
