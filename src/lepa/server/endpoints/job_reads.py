@@ -1,5 +1,6 @@
 """Pure: what can be asked about jobs."""
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from itertools import takewhile
 from typing import Any, Final
@@ -92,31 +93,36 @@ def job_stub(snapshot: Snapshot, job: Job, *, meta: bool = False) -> JobListStub
 
 
 def list_statuses(snapshot: Snapshot, request: r.JobStatusesRequest) -> Page:
-    """Jobs with their allocations, what changed last first."""
-    wanted = set(request.jobs)
+    """Jobs with their allocations, the job that was changed last first."""
     mine, seen = in_namespace(request), visible(request)
-
-    def asked(job: Job) -> bool:
-        if wanted:
-            return (job.namespace, job.id) in wanted and seen(job.namespace)
-        return mine(job) and (request.include_children or not job.parent_id)
-
-    jobs = sorted(
-        ((_status_index(snapshot, job), job) for job in snapshot.jobs()),
-        key=lambda pair: (pair[0], pair[1].namespace, pair[1].id),
-        reverse=not request.reverse,
-    )
-    if request.next_token.isdigit():
-        start = int(request.next_token)
-        jobs = [pair for pair in jobs if (pair[0] >= start if request.reverse else pair[0] <= start)]
-    indexes = {(job.namespace, job.id): index for index, job in jobs}
+    if request.jobs:
+        named = (snapshot.job(*key) for key in set(request.jobs) if seen(key[0]))
+        jobs = [job for job in named if job is not None]
+    else:
+        jobs = [job for job in snapshot.jobs() if mine(job) and (request.include_children or not job.parent_id)]
+    jobs.sort(key=_job_changed)
     return page_of(
-        (job for _, job in jobs),
+        _from_token(jobs, request),
         request,
-        token=lambda job: str(indexes[job.namespace, job.id]),
+        token=lambda job: ".".join(map(str, _job_changed(job))),
         stub=lambda job: job_status(snapshot, job),
-        where=asked,
     )
+
+
+def _job_changed(job: Job) -> tuple[int, str, str]:
+    return job.modify_index, job.namespace, job.id
+
+
+def _from_token(jobs: list[Job], request: r.JobStatusesRequest) -> list[Job]:
+    """The jobs of the request's page and those after it. Its token is `INDEX.NAMESPACE.ID`, or an index alone."""
+    index, _, name = request.next_token.partition(".")
+    if not index.isdigit():
+        return jobs if request.reverse else jobs[::-1]
+    names = tuple(name.split(".", 1)) if name else ()
+    if request.reverse:
+        return jobs[bisect_left(jobs, (int(index), *names), key=_job_changed) :]
+    end = bisect_right(jobs, (int(index), *names) if names else (int(index) + 1,), key=_job_changed)
+    return jobs[:end][::-1]
 
 
 def _status_index(snapshot: Snapshot, job: Job) -> int:

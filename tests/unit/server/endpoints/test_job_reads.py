@@ -53,7 +53,7 @@ def test_a_list_with_a_prefix_is_what_a_look_at_all_jobs_finds(reverse: bool) ->
                 ], asked
 
 
-def test_statuses_show_what_changed_last_first() -> None:
+def test_statuses_show_the_job_that_was_changed_last_first() -> None:
     world = World()
     world.job(make_job("a"))
     b = world.job(make_job("b", meta={"pack.name": "x"}))
@@ -61,16 +61,35 @@ def test_statuses_show_what_changed_last_first() -> None:
     world.put_alloc(make_alloc(job=b, deployment_status=AllocDeploymentStatus(healthy=True, canary=True)))
     world.put_deployment(make_deployment(job=b))
     found = reads.list_statuses(world.snapshot, r.JobStatusesRequest()).items
-    assert [job.id for job in found] == ["b", "child", "a"]
-    assert found[0].allocs[0].deployment_status == {"Canary": True, "Healthy": True}
-    assert (found[0].is_pack, found[0].latest_deployment.is_active, found[0].group_count_sum) == (True, True, 1)
+    assert [job.id for job in found] == ["child", "b", "a"]
+    assert found[1].allocs[0].deployment_status == {"Canary": True, "Healthy": True}
+    assert (found[1].is_pack, found[1].latest_deployment.is_active, found[1].group_count_sum) == (True, True, 1)
+    assert found[1].modify_index == world.snapshot.index > found[0].modify_index
     only = reads.list_statuses(world.snapshot, r.JobStatusesRequest(jobs=(("default", "a"),))).items
     assert [job.id for job in only] == ["a"]
     page = reads.list_statuses(world.snapshot, r.JobStatusesRequest(per_page=1))
     rest = reads.list_statuses(world.snapshot, r.JobStatusesRequest(next_token=page.next_token))
-    assert [job.id for job in (*page.items, *rest.items)] == ["b", "child", "a"]
+    assert [job.id for job in (*page.items, *rest.items)] == ["child", "b", "a"]
     old_first = reads.list_statuses(world.snapshot, r.JobStatusesRequest(reverse=True)).items
-    assert [job.id for job in old_first] == ["a", "child", "b"]
+    assert [job.id for job in old_first] == ["a", "b", "child"]
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_pages_of_statuses_go_on_among_jobs_of_one_index(reverse: bool) -> None:
+    world = World()
+    jobs = [make_job(name) for name in ("a.b", "c", "d", "e")]
+    world.do(lambda draft: [draft.overwrite(keys.job_key("default", job.id), job) for job in jobs])
+    names: list[str] = []
+    token = ""
+    while not names or token:
+        asked = r.JobStatusesRequest(per_page=1, next_token=token, reverse=reverse)
+        page = reads.list_statuses(world.snapshot, asked)
+        names += [job.id for job in page.items]
+        token = page.next_token
+    assert names == (["a.b", "c", "d", "e"] if reverse else ["e", "d", "c", "a.b"])
+    index = world.snapshot.job("default", "c").modify_index
+    whole = reads.list_statuses(world.snapshot, r.JobStatusesRequest(next_token=str(index), reverse=reverse))
+    assert len(whole.items) == 4
 
 
 def test_children_are_shown_when_they_are_asked_for() -> None:
