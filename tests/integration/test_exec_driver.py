@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from tests import components
 from tests.cgroup_files import v1_files, v2_files
 from tests.integration.conftest import MakeTask
+from tests.integration.shared_cores import tasks_keep_off_cores_of_others
 from tests.integration.test_raw_exec_driver import processes_with, until
 
 from lepa.drivers import oci
@@ -82,29 +83,7 @@ async def test_a_task_is_nobody_in_a_root_of_its_own(driver: OciExec, make_task:
 
 
 async def test_tasks_without_cores_keep_off_those_of_others(driver: OciExec, make_task: MakeTask) -> None:
-    """Those that run already too, and only until the cores are free again."""
-    first, last = (lambda cores: (cores[0], cores[-1]))(sorted(os.sched_getaffinity(0)))
-    owner = AllocatedTaskResources(cpu=AllocatedCpuResources(cpu_shares=100, reserved_cores=(first,)))
-    owns = replace(make_task("sleep", "600", name="owns"), resources=owner)
-    before, after = make_task("sleep", "600", name="before"), make_task("sleep", "600", name="after")
-    pids = {}
-
-    async def start(task: TaskConfig) -> None:
-        pids[task.task_name] = (await driver.start(task)).handle.state["pid"]
-
-    await start(owns)
-    await start(before)
-    await driver.share_cores((last,))
-    await start(after)
-    assert {name: os.sched_getaffinity(pid) for name, pid in pids.items()} == {
-        "owns": {first},
-        "before": {last},
-        "after": {last},
-    }
-    await driver.share_cores((first, last))
-    assert os.sched_getaffinity(pids["before"]) == {first, last}
-    for task in (owns, before, after):
-        await driver.destroy(task.id)
+    await tasks_keep_off_cores_of_others(driver, lambda name: make_task("sleep", "600", name=name))
 
 
 async def test_limits_are_what_the_kernel_was_told(driver: OciExec, make_task: MakeTask, tmp_path: Path) -> None:

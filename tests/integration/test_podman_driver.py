@@ -13,10 +13,12 @@ from msgspec.structs import replace
 from tests import components
 from tests.integration.conftest import MakeTask
 from tests.integration.driver_host import DriverHost
+from tests.integration.shared_cores import tasks_keep_off_cores_of_others
 
+from lepa.drivers.docker_api import DockerApi
 from lepa.drivers.podman import PodmanDriver
 from lepa.drivers.podman_config import PodmanSettings
-from lepa.drivers.protocol import DriverError, TaskConfig
+from lepa.drivers.protocol import DriverError, Started, TaskConfig
 from lepa.kit.sources import SystemClock
 
 pytestmark = pytest.mark.oci
@@ -35,7 +37,12 @@ class Host(DriverHost[PodmanDriver]):
 
     def __init__(self, service: str, state_dir: Path) -> None:
         self.service, self.state_dir = service, state_dir
+        self.api = DockerApi(f"unix://{service}")
         super().__init__(self.new_driver())
+
+    async def __aexit__(self, *exit_of: object) -> None:
+        await super().__aexit__(*exit_of)
+        await self.api.close()
 
     def new_driver(self, **settings: Any) -> PodmanDriver:
         return PodmanDriver(SystemClock(), PodmanSettings(socket_path=self.service, **settings), str(self.state_dir))
@@ -189,3 +196,21 @@ async def test_much_output_is_all_copied(host: Host, make_task: MakeTask, tmp_pa
     files = sorted(tmp_path.glob("t.stdout.*"), key=lambda path: int(path.suffix[1:]))
     numbers = [int(each.split(" ", 1)[0]) for path in files for each in path.read_text().splitlines()]
     assert numbers == list(range(30000))
+
+
+async def test_containers_without_cores_keep_off_those_of_others(host: Host, make_task: MakeTask) -> None:
+    """And keep their other limits: asked for when the last container starts, after the first was moved."""
+    containers: list[str] = []
+
+    def make(name: str) -> TaskConfig:
+        task = container(make_task, "sleep 600 & wait", pids_limit=77)
+        return replace(task, id=f"{name}-{uuid.uuid4().hex[:12]}", task_name=name)
+
+    async def first_process(started: Started) -> int:
+        containers.append(started.handle.state["container_id"])
+        for number in containers:
+            limits = (await host.api.inspect(number))["HostConfig"]
+            assert (limits["PidsLimit"], limits["Memory"]) == (77, 100 << 20)
+        return int((await host.api.inspect(containers[-1]))["State"]["Pid"])
+
+    await tasks_keep_off_cores_of_others(host.driver, make, first_process)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from tests import components, machines
 from tests.integration.conftest import MakeTask
+from tests.integration.shared_cores import tasks_keep_off_cores_of_others
 
 from lepa.drivers.protocol import DriverError, TaskConfig
 from lepa.drivers.qemu import Qemu, find_image, image_format
@@ -31,9 +32,9 @@ async def driver(supervisor: Supervisor) -> AsyncIterator[Qemu]:
     await found.close()
 
 
-def machine(make_task: MakeTask, tmp_path: Path, **config: Any) -> TaskConfig:
+def machine(make_task: MakeTask, tmp_path: Path, name: str = "vm", **config: Any) -> TaskConfig:
     machines.boot_disk(tmp_path / "alloc/task/local/disk.img")
-    task = make_task(memory_mb=32, name="vm")
+    task = make_task(memory_mb=32, name=name)
     return TaskConfig(
         **{name: getattr(task, name) for name in task.__struct_fields__}
         | {"config": {"image_path": "local/disk.img", "args": ["-nodefaults"], **config}}
@@ -103,6 +104,15 @@ async def test_without_a_monitor_the_machine_gets_the_signal(driver: Qemu, make_
     await driver.stop(task.id, "SIGTERM", 20)
     assert (await driver.wait(task.id)).exit_code in (0, 143)
     await driver.destroy(task.id)
+
+
+async def test_machines_without_cores_keep_off_those_of_others(
+    driver: Qemu, make_task: MakeTask, tmp_path: Path
+) -> None:
+    def make(name: str) -> TaskConfig:
+        return machine(make_task, tmp_path, name)
+
+    await tasks_keep_off_cores_of_others(driver, make)
 
 
 async def test_images_outside_the_allocation_are_refused(driver: Qemu, make_task: MakeTask, tmp_path: Path) -> None:

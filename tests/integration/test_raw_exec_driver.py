@@ -2,11 +2,14 @@
 
 import asyncio
 import os
+import sys
 import time
 from pathlib import Path
 
 import pytest
+from tests import components
 from tests.integration.conftest import MakeTask
+from tests.integration.shared_cores import LAST, tasks_keep_off_cores_of_others
 
 from lepa.drivers.protocol import DriverError, TaskConfig
 from lepa.drivers.raw_exec import RawExec, RawExecSettings
@@ -310,6 +313,29 @@ async def test_stats_see_what_a_task_uses(driver: RawExec, make_task: MakeTask) 
     assert usage.memory_stats is not None
     assert usage.cpu_stats.percent > 5
     assert usage.memory_stats.rss > 100_000
+
+
+async def test_tasks_without_cores_keep_off_those_of_others(driver: RawExec, make_task: MakeTask) -> None:
+    components.require_root()
+    script = "trap 'kill 0' INT; sleep 600 & (sleep 600 & wait) & wait"
+    await tasks_keep_off_cores_of_others(driver, lambda name: make_task("sh", "-c", script, name=name))
+
+
+async def test_a_task_cannot_leave_its_cores_and_a_session_beside_it_is_held_to_them(
+    driver: RawExec, make_task: MakeTask, tmp_path: Path
+) -> None:
+    components.require_root()
+    await driver.share_cores((LAST,))
+    escape = "import os; os.sched_setaffinity(0, range(os.cpu_count())); print(os.sched_getaffinity(0))"
+    assert await run(driver, make_task(sys.executable, "-c", escape)) == "0/0"
+    assert (tmp_path / "t.stdout.0").read_text() == f"{{{LAST}}}\n"
+    task = make_task("sleep", "600")
+    await driver.start(task)
+    session = await driver.exec(task.id, [sys.executable, "-c", escape], tty=False)
+    assert [data async for _, data in session.output()] == [f"{{{LAST}}}\n".encode()]
+    await session.close()
+    await driver.destroy(task.id)
+    assert list(Path("/sys/fs/cgroup").glob(f"*/lepa/{task.id}")) == []
 
 
 async def test_a_cgroup_of_the_operators_is_joined_and_left_alone(

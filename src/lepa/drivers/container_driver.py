@@ -75,6 +75,7 @@ class ContainerDriver(ABC):
         self._containers: dict[str, Container] = {}
         self._tasks = Tasks(self.name)
         self._core_mhz = usage.core_mhz()
+        self._shared_cores: tuple[int, ...] = ()
 
     @abstractmethod
     def problems(self, config: dict[str, Any]) -> Sequence[str]:
@@ -89,6 +90,10 @@ class ContainerDriver(ABC):
         """Make the container; its id. Raises DriverError, or DockerError with status 409 when the name is taken."""
 
     @abstractmethod
+    async def hold(self, container: Container, cores: str) -> None:
+        """Let a container use these cores and no others. Raises DockerError."""
+
+    @abstractmethod
     def network_of(self, task: TaskConfig, state: dict[str, Any]) -> TaskNetwork | None:
         """An address of the container's own."""
 
@@ -100,7 +105,7 @@ class ContainerDriver(ABC):
         """Fetch the image where it is missing, make the container, start it."""
         if found := self.problems(task.config):
             raise DriverError("; ".join(found))
-        number = ""
+        number, shared = "", self._shared_cores
         try:
             await self._api.version()
             await self.provide_image(task)
@@ -116,6 +121,8 @@ class ContainerDriver(ABC):
             raise
         container = self._take(task, number)
         self._follow(container)
+        if self._shared_cores != shared:
+            await self._move(container)
         handle = TaskHandle(
             driver=self.name,
             task_id=task.id,
@@ -129,6 +136,26 @@ class ContainerDriver(ABC):
             if number:
                 await self._api.remove(number)
             await self.removed(task)
+
+    async def share_cores(self, cores: tuple[int, ...]) -> None:
+        """Move the containers that have no cores of their own."""
+        self._shared_cores = cores
+        for container in list(self._containers.values()):
+            await self._move(container)
+
+    async def _move(self, container: Container) -> None:
+        if container.ended.done() or has_cores(container.task):
+            return
+        try:
+            await self.hold(container, self.cores_of(container.task))
+        except DockerError as error:
+            if not container.stopped:
+                log.warning("container was not moved container=%s error=%s", container.number[:12], error)
+
+    def cores_of(self, task: TaskConfig) -> str:
+        """The cores a task may run on, as "0,2": its own, else those that nobody has reserved; "" for all."""
+        own = options.text(task.config, "cpuset_cpus")
+        return own or ",".join(map(str, task.resources.cpu.reserved_cores or self._shared_cores))
 
     async def recover(self, task: TaskConfig, handle: TaskHandle) -> None:
         """Find the container again and follow its output from where it was left; wait for a daemon that is away."""
@@ -310,6 +337,11 @@ class ContainerDriver(ABC):
         if container is None:
             raise not_found(f"driver {self.name} has no task {task_id!r}")
         return container
+
+
+def has_cores(task: TaskConfig) -> bool:
+    """Whether a task runs on cores of its own."""
+    return bool(task.resources.cpu.reserved_cores or task.config.get("cpuset_cpus"))
 
 
 def _is_started(found: dict[str, Any], task: TaskConfig) -> bool:

@@ -51,7 +51,6 @@ class DockerDriver(ContainerDriver):
             delay_s=parse_duration(settings.gc.image_delay) / SECOND_NS if settings.gc.image else None,
         )
         self._networks = GroupNetworks(api, settings.infra_image, {OWNER_LABEL: self._owner})
-        self._shared_cores = ""
         self._leftovers = Leftovers(api, clock, settings.gc.dangling_containers, self._owner, self._known_ids)
         self._looking: asyncio.Task[None] | None = None
 
@@ -108,19 +107,13 @@ class DockerDriver(ContainerDriver):
             body["HostConfig"]["Binds"].append(f"{self._name_servers(task, text)}:/etc/resolv.conf:ro")
         if any(device.host_path.startswith("/dev/nvidia") for device in task.devices):
             body["HostConfig"].setdefault("Runtime", self._settings.nvidia_runtime)
-        if self._shared_cores and not _has_cores(task):
-            body["HostConfig"]["CpusetCpus"] = self._shared_cores
+        if cores := self.cores_of(task):
+            body["HostConfig"]["CpusetCpus"] = cores
         return await self._api.create(name, body)
 
-    async def share_cores(self, cores: tuple[int, ...]) -> None:
-        """Move the containers that have no cores of their own."""
-        self._shared_cores = ",".join(map(str, cores))
-        for container in list(self._containers.values()):
-            if not _has_cores(container.task):
-                try:
-                    await self._api.update(container.number, {"CpusetCpus": self._shared_cores})
-                except DockerError as error:
-                    log.warning("container was not moved container=%s error=%s", container.number[:12], error)
+    async def hold(self, container: Container, cores: str) -> None:
+        """Let a container use these cores and no others."""
+        await self._api.update(container.number, {"CpusetCpus": cores})
 
     def _name_servers(self, task: TaskConfig, text: str) -> str:
         """A file that says whom a task asks: Docker takes no such option for a container in another's network."""
@@ -173,7 +166,3 @@ class DockerDriver(ContainerDriver):
 def joins_group(task: TaskConfig) -> bool:
     """Whether a task is in its group's network: the group has one, and the task does not ask for another."""
     return bool(task.network_namespace) and not task.config.get("network_mode")
-
-
-def _has_cores(task: TaskConfig) -> bool:
-    return bool(task.resources.cpu.reserved_cores or task.config.get("cpuset_cpus"))

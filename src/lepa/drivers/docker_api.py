@@ -217,9 +217,11 @@ class DockerApi:
         body: Mapping[str, Any] | None = None,
         versioned: bool = True,
     ) -> Any:
-        """One request with a JSON answer (None when it is empty)."""
+        """One request; its JSON answer, None when it is empty, its text where that is all it is."""
         async with self._open(method, path, params=params, json_body=body, versioned=versioned) as response:
             said = await response.read()
+            if response.content_type == "text/plain":
+                return said.decode(errors="replace")
             return json.loads(said) if said else None
 
     async def post_file(self, path: str, file_path: str) -> Any:

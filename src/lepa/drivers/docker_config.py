@@ -184,8 +184,6 @@ def _limits(task: TaskConfig, rules: Rules) -> dict[str, Any]:
         "MemoryReservation": memory.reserved_mb * MIB,
         "CpuShares": max(mhz, CPU_SHARES_MIN) if mhz else 0,
         "PidsLimit": options.number(task.config, "pids_limit") or rules.pids_limit,
-        "CpusetCpus": options.text(task.config, "cpuset_cpus")
-        or ",".join(str(core) for core in task.resources.cpu.reserved_cores),
     }
     if options.flag(task.config, "cpu_hard_limit") and mhz:
         period = options.number(task.config, "cpu_cfs_period", CPU_PERIOD_US)

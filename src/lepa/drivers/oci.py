@@ -6,7 +6,6 @@ outlives the agent, and its output and exit code are the supervisor's as with `r
 """
 
 import contextlib
-import logging
 import os
 import shutil
 import stat
@@ -59,8 +58,6 @@ OPTIONS = options.Options(
     required=("command",),
 )
 
-log = logging.getLogger(__name__)
-
 DEFAULT_USER = "nobody"
 MODES = ("private", "host")
 SESSION_FILES_MAX = 1024
@@ -107,7 +104,6 @@ class OciExec(SupervisedDriver):
         self._state_dir = os.path.join(os.path.abspath(state_dir), self.name)
         self._runtime: OciRuntime | None = None
         self._sessions = 0
-        self._shared_cores: tuple[int, ...] = ()
 
     async def fingerprint(self) -> DriverInfo:
         """Detected when a runtime can run a container here; else the reason of each that could not."""
@@ -151,7 +147,7 @@ class OciExec(SupervisedDriver):
         cgroup = f"/{cgroups.PARENT}/{task.id}"
         devices = [_device(each, user) for each in task.devices]
         isolation = self._isolation(task, user)
-        limits = task_limits(task, self._settings.pids_limit, self._core_mhz, self._shared_cores)
+        limits = task_limits(task, self._settings.pids_limit, self._core_mhz, self.cores_of(task))
         config = bundle_config(process, task.task_dir, binds, isolation, limits, cgroup, devices)
         write_private(os.path.join(bundle, "config.json"), to_json(config))
         pid_file, error_file = os.path.join(bundle, "pid"), os.path.join(bundle, "error")
@@ -196,17 +192,13 @@ class OciExec(SupervisedDriver):
         await (await self._working_runtime()).delete(task_id)
         shutil.rmtree(self._bundle_dir(task_id), ignore_errors=True)
 
-    async def share_cores(self, cores: tuple[int, ...]) -> None:
-        """Move the containers that have no cores of their own, those that start meanwhile too."""
-        self._shared_cores = cores
-        for task_id, task in list(self._tasks.items()):
-            if task.resources.cpu.reserved_cores or (await self._supervisor.inspect(task_id)).exit is not None:
-                continue
-            try:
-                await (await self._working_runtime()).pin(task_id, ",".join(map(str, cores)))
-            except DriverError as error:
-                if (await self._supervisor.inspect(task_id)).exit is None:
-                    log.warning("task was not moved task_id=%s error=%s", task_id, error.message)
+    async def hold(self, task_id: str, cores: str) -> None:
+        """By the runtime, which made the container's cgroups."""
+        try:
+            await (await self._working_runtime()).pin(task_id, cores)
+        except DriverError:
+            if (await self._supervisor.inspect(task_id)).exit is None:
+                raise
 
     async def close(self) -> None:
         """Remove the cgroups that hold tasks, where no task is left."""

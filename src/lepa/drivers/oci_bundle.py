@@ -252,8 +252,8 @@ def capability_name(name: str) -> str:
     return upper if upper.startswith("CAP_") else "CAP_" + upper
 
 
-def task_limits(task: TaskConfig, pids_max: int, core_mhz: float, shared_cores: Sequence[int] = ()) -> Limits:
-    """What a task may use. pids_max: the most it may ask for; shared_cores: for tasks without their own, () for all.
+def task_limits(task: TaskConfig, pids_max: int, core_mhz: float, cores: str = "") -> Limits:
+    """What a task may use. pids_max: the most it may ask for; cores: those it may run on, "" for all.
 
     With `memory_max` the kernel leaves `memory` to the task when memory is short, and ends it above the maximum.
     """
@@ -265,7 +265,7 @@ def task_limits(task: TaskConfig, pids_max: int, core_mhz: float, shared_cores: 
         memory_low_bytes=memory.reserved_mb * MIB,
         cpu_shares=mhz,
         cpu_quota_us=cpu_quota_us(mhz, core_mhz) if hard else 0,
-        cpus=",".join(str(core) for core in task.resources.cpu.reserved_cores or shared_cores),
+        cpus=cores,
         pids=min(options.number(task.config, "pids_limit", pids_max), pids_max),
     )
 

@@ -25,6 +25,7 @@ from lepa.drivers.podman_config import (
     config_problems,
     container_spec,
     image_name,
+    resource_limits,
 )
 from lepa.drivers.podman_logs import PodmanLogs
 from lepa.drivers.protocol import DriverError, TaskConfig, TaskHandle, TaskNetwork
@@ -111,7 +112,9 @@ class PodmanDriver(ContainerDriver):
         """The container."""
         image = options.text(task.config, "image")
         image = self._loaded.get(image) or image_name(image)
-        spec = container_spec(task, name, image, self._settings, self._host, lambda path: resolve(task, path))
+        spec = container_spec(
+            task, name, image, self._settings, self._host, lambda path: resolve(task, path), self.cores_of(task)
+        )
         answer = await self._api.call("POST", f"{LIBPOD}/containers/create", body=spec, versioned=False)
         return str(answer["Id"])
 
@@ -127,6 +130,12 @@ class PodmanDriver(ContainerDriver):
     async def removed(self, task: TaskConfig) -> None:
         """Nothing is shared."""
         self._images.release(_plain(task))
+
+    async def hold(self, container: Container, cores: str) -> None:
+        """Let a container use these cores and no others; its other limits would be forgotten if not told again."""
+        limits = resource_limits(container.task, self._host, cores)
+        path = f"{LIBPOD}/containers/{container.number}/update"
+        await self._api.call("POST", path, body=limits, versioned=False)
 
     async def copy_output(self, container: Container, files: dict[str, LogFiles]) -> None:
         """From Podman's own file where it keeps one; its API cuts time stamps to seconds and loses full files."""

@@ -149,9 +149,18 @@ def config_problems(config: Mapping[str, Any], settings: PodmanSettings) -> list
 
 
 def container_spec(
-    task: TaskConfig, name: str, image: str, settings: PodmanSettings, host: HostLimits, resolve: Callable[[str], str]
+    task: TaskConfig,
+    name: str,
+    image: str,
+    settings: PodmanSettings,
+    host: HostLimits,
+    resolve: Callable[[str], str],
+    cores: str = "",
 ) -> dict[str, Any]:
-    """The body of POST /libpod/containers/create. resolve: a job's path on the host, checked. Raises DriverError."""
+    """The body of POST /libpod/containers/create. Raises DriverError.
+
+    resolve: a job's path on the host, checked. cores: those it may run on, "" for all.
+    """
     config = task.config
     command = options.text(config, "command")
     words = ([command] if command else []) + list(options.texts(config, "args"))
@@ -180,7 +189,7 @@ def container_spec(
         "oom_score_adj": options.number(config, "oom_score_adj"),
         "devices": _devices(task),
         "mounts": _mounts(task, settings, resolve),
-        "resource_limits": _limits(task, host),
+        "resource_limits": resource_limits(task, host, cores),
         "r_limits": _process_limits(config, host),
         "log_configuration": _logging(config),
         **_network(task),
@@ -283,7 +292,8 @@ def _devices(task: TaskConfig) -> list[dict[str, str]]:
     return [{"path": path} for path in (*options.texts(task.config, "devices"), *given)]
 
 
-def _limits(task: TaskConfig, host: HostLimits) -> dict[str, Any]:
+def resource_limits(task: TaskConfig, host: HostLimits, cores: str) -> dict[str, Any]:
+    """What a container may use, as an OCI runtime is told it. cores: those it may run on, "" for all."""
     config, memory = task.config, memory_limits(task)
     limit = memory.hard_mb * MIB
     low = size_bytes(options.text(config, "memory_reservation")) or memory.reserved_mb * MIB
@@ -300,8 +310,8 @@ def _limits(task: TaskConfig, host: HostLimits) -> dict[str, Any]:
         if options.flag(config, "cpu_hard_limit"):
             period = options.number(config, "cpu_cfs_period", CPU_PERIOD_US)
             cpu |= {"period": period, "quota": max(1000, int(mhz / host.core_mhz * period))}
-    if cores := task.resources.cpu.reserved_cores:
-        cpu["cpus"] = ",".join(map(str, cores))
+    if cores:
+        cpu["cpus"] = cores
     if cpu:
         found["cpu"] = cpu
     if pids := options.number(config, "pids_limit"):

@@ -93,6 +93,7 @@ class Qemu(SupervisedDriver):
             ),
             stdout=log_files(task.stdout_path, task.logs),
             stderr=log_files(task.stderr_path, task.logs),
+            cores=self.cores_of(task),
         )
 
     async def stop(self, task_id: str, signal: str, timeout_s: float) -> None:

@@ -95,6 +95,7 @@ class RawExec(SupervisedDriver):
             stdout=log_files(task.stdout_path, task.logs),
             stderr=log_files(task.stderr_path, task.logs),
             join_cgroups=_override(task.config),
+            cores=self.cores_of(task),
         )
 
     async def command_beside(self, task: TaskConfig, command: Sequence[str], *, tty: bool) -> tuple[Command, bool]:

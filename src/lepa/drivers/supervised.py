@@ -1,5 +1,6 @@
 """What drivers have in common whose tasks run under the supervisor: everything but how a task is started."""
 
+import logging
 import os
 import pwd
 from abc import ABC, abstractmethod
@@ -16,6 +17,8 @@ from lepa.model.errors import LepaError, invalid, not_found
 from lepa.model.resources import DNSConfig
 from lepa.model.stats import TaskResourceUsage
 from lepa.model.task import LogConfig
+
+log = logging.getLogger(__name__)
 
 DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """Where commands are looked for when the task's environment has no PATH."""
@@ -36,6 +39,7 @@ class SupervisedDriver(ABC):
         self._tasks: dict[str, TaskConfig] = {}
         self._cpu_before: dict[str, usage.CpuTime] = {}
         self._core_mhz = usage.core_mhz()
+        self._shared_cores: tuple[int, ...] = ()
 
     @abstractmethod
     def problems(self, config: dict[str, Any]) -> Sequence[str]:
@@ -57,6 +61,7 @@ class SupervisedDriver(ABC):
         """Start the task. Raises DriverError."""
         if found := self.problems(task.config):
             raise DriverError("; ".join(found))
+        shared = self._shared_cores
         try:
             info = await self._supervisor.start(await self.prepare(task))
         except DriverError:
@@ -66,8 +71,33 @@ class SupervisedDriver(ABC):
             await self.remove_leftovers(task.id)
             raise DriverError(error.message, recoverable=error.code in ("timeout", "conflict")) from error
         self._tasks[task.id] = task
+        if self._shared_cores != shared:
+            await self._move(task)
         handle = TaskHandle(driver=self.name, task_id=task.id, started_at=info.started_at, state={"pid": info.pid})
         return Started(handle=handle)
+
+    async def share_cores(self, cores: tuple[int, ...]) -> None:
+        """Move the tasks that have no cores of their own."""
+        self._shared_cores = cores
+        for task in list(self._tasks.values()):
+            await self._move(task)
+
+    async def _move(self, task: TaskConfig) -> None:
+        if task.resources.cpu.reserved_cores:
+            return
+        try:
+            if (await self._supervisor.inspect(task.id)).exit is None:
+                await self.hold(task.id, self.cores_of(task))
+        except LepaError as error:
+            log.warning("task was not moved task_id=%s error=%s", task.id, error.message)
+
+    async def hold(self, task_id: str, cores: str) -> None:
+        """Let a running task use these cores and no others. Raises LepaError, but for one that has ended meanwhile."""
+        await self._supervisor.hold(task_id, cores)
+
+    def cores_of(self, task: TaskConfig) -> str:
+        """The cores a task may run on, as "0,2": its own, else those that nobody has reserved; "" for all."""
+        return ",".join(map(str, task.resources.cpu.reserved_cores or self._shared_cores))
 
     async def recover(self, task: TaskConfig, handle: TaskHandle) -> None:
         """Take up a task that an earlier agent started. Raises LepaError(not_found)."""

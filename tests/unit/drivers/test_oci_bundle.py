@@ -97,7 +97,7 @@ HARD = {"cpu_hard_limit": True}
             id="the least",
         ),
         pytest.param(
-            {"cpu_shares": 1_000, "reserved_cores": (0, 1)},
+            {"cpu_shares": 1_000},
             {"memory_mb": 64, "memory_max_mb": 256},
             HARD | {"pids_limit": 10},
             {
@@ -107,7 +107,7 @@ HARD = {"cpu_hard_limit": True}
                 "memory.limit_in_bytes": str(256 * MIB),
                 "memory.memsw.limit_in_bytes": str(256 * MIB),
                 "memory.soft_limit_in_bytes": str(64 * MIB),
-                "cpuset.cpus": "0,1",
+                "cpuset.cpus": "2,3",
                 "pids.max": "10",
             },
             {
@@ -116,7 +116,7 @@ HARD = {"cpu_hard_limit": True}
                 "memory.max": str(256 * MIB),
                 "memory.swap.max": "0",
                 "memory.low": str(64 * MIB),
-                "cpuset.cpus": "0,1",
+                "cpuset.cpus": "2,3",
                 "pids.max": "10",
             },
             id="everything",
@@ -160,7 +160,7 @@ def test_limits_of_a_job_are_these_files_in_either_hierarchy(
     """As the runtimes convert: crun(1) for v2, the runtime-spec for v1."""
     asked = AllocatedTaskResources(cpu=AllocatedCpuResources(**cpu), memory=AllocatedMemoryResources(**memory))
     task = TaskConfig(id="t", alloc_id="a", config=config, resources=asked)
-    resources = bundle(limits=task_limits(task, 100, 2_000.0, (2, 3)))["linux"]["resources"]
+    resources = bundle(limits=task_limits(task, 100, 2_000.0, "2,3"))["linux"]["resources"]
     assert v1_files(resources) == v1
     assert v2_files(resources) == v2
 

@@ -26,14 +26,22 @@ def home(tracking: str) -> str:
         if tracking != os.path.join(mount_point, PARENT):
             continue
         own = os.path.join(mount_point, _own_path(kind).lstrip("/"))
-        try:
-            for place in (tracking, own):
-                with open(os.path.join(place, "cgroup.procs"), "w") as file:
-                    file.write("0")
-        except OSError:
-            return ""
-        return own
+        return own if _can_go_there_and_back(os.path.join(tracking, f"trial-{os.getpid()}"), own) else ""
     return ""
+
+
+def _can_go_there_and_back(there: str, own: str) -> bool:
+    """`there` is a cgroup like a task's: under v2 nobody may be in one that has others with controllers below it."""
+    make(there)
+    try:
+        for place in (there, own):
+            with open(os.path.join(place, "cgroup.procs"), "w") as file:
+                file.write("0")
+    except OSError:
+        return False
+    finally:
+        remove(there)
+    return True
 
 
 def _own_path(kind: str) -> str:

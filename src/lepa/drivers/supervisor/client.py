@@ -100,6 +100,10 @@ class Supervisor:
         """Send a signal to the task's first process."""
         await self._ask("signal", task=task_id, signal=signal)
 
+    async def hold(self, task_id: str, cores: str) -> None:
+        """Let a task run on `cores`, such as "0,2", and no others. Raises LepaError where the host cannot do that."""
+        await self._ask("hold", task=task_id, cores=cores)
+
     async def forget(self, task_id: str) -> None:
         """Drop what is known of a task; one that still runs is killed."""
         await self._ask("forget", task=task_id)

@@ -43,8 +43,9 @@ class TaskSpec(NamedTuple):
     """A task to start and keep.
 
     stdout, stderr: None discards the stream. join_cgroups: directories of existing cgroups to join instead of one of
-    the task's own. pid_file: when set, `command` is a launcher (an OCI runtime) that ends, and this file then names
-    the task's first process; error_file holds what the launcher complained about; cgroups are those it makes.
+    the task's own. cores: "0,2" to hold it to these in its own cgroup, "" for all. pid_file: when set, `command` is a
+    launcher (an OCI runtime) that ends, and this file then names the task's first process; error_file holds what the
+    launcher complained about; cgroups are those it makes.
     """
 
     id: str
@@ -52,6 +53,7 @@ class TaskSpec(NamedTuple):
     stdout: LogFiles | None = None
     stderr: LogFiles | None = None
     join_cgroups: tuple[str, ...] = ()
+    cores: str = ""
     pid_file: str = ""
     error_file: str = ""
     cgroups: tuple[str, ...] = ()
@@ -94,6 +96,7 @@ def task_spec(raw: dict[str, Any]) -> TaskSpec:
         stdout=log_files(raw.get("stdout")),
         stderr=log_files(raw.get("stderr")),
         join_cgroups=tuple(raw.get("join_cgroups", ())),
+        cores=str(raw.get("cores", "")),
         pid_file=raw.get("pid_file", ""),
         error_file=raw.get("error_file", ""),
         cgroups=tuple(raw.get("cgroups", ())),

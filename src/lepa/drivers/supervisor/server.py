@@ -246,6 +246,11 @@ class Server:
         self._tasks.signal(self._known(frame).id, int(frame.head["signal"]))
         answer(None)
 
+    def _hold(self, connection: Connection, frame: Frame, answer: "Answer", refuse: "Refuse") -> None:
+        if not self._tasks.hold(self._known(frame).id, str(frame.head["cores"])):
+            raise Refused("unsupported", "this host has no cgroups that hold a task to certain cores")
+        answer(None)
+
     def _forget(self, connection: Connection, frame: Frame, answer: "Answer", refuse: "Refuse") -> None:
         self._tasks.forget(str(frame.head["task"]))
         answer(None)
@@ -265,7 +270,7 @@ class Server:
         if self._sessions >= SESSIONS_MAX:
             raise Refused("conflict", f"{SESSIONS_MAX} commands run already")
         session = Session(self._reactor, self._reaper, lambda head, body: self._post(connection, head, body))
-        joined = task.cgroups if frame.head["join_task"] else ()
+        joined = self._tasks.cgroups_of(task.id) if frame.head["join_task"] else ()
         try:
             session.start(command(frame.head["command"]), joined, self._session_ended, terminal=frame.head["terminal"])
         except OSError as error:
@@ -327,6 +332,7 @@ _REQUESTS: dict[str, Callable[[Server, Connection, Frame, Answer, Refuse], None]
     "start": Server._start,
     "stop": Server._stop,
     "signal": Server._signal,
+    "hold": Server._hold,
     "forget": Server._forget,
     "exec": Server._exec,
     "exec_write": Server._exec_write,

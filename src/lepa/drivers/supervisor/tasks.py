@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 
-from lepa.drivers.supervisor import cgroups
+from lepa.drivers.supervisor import cgroups, cpusets
 from lepa.drivers.supervisor.journal import JournalFile, read_journal
 from lepa.drivers.supervisor.log_pump import LogPump, find_pipe, open_pipe, pipe_number
 from lepa.drivers.supervisor.messages import Exit, LogFiles, TaskInfo, TaskSpec
@@ -93,6 +93,7 @@ class Tasks:
         self._boot_id = _boot_id()
         self._cgroup_root = cgroups.tracking_root()
         self._cgroup_home = cgroups.home(self._cgroup_root)
+        self._cpuset_root = cpusets.cpuset_root(self._cgroup_root)
         self._directory = directory
         self._journal = JournalFile(directory, self._boot_id, lambda: [task.record for task in self._tasks.values()])
 
@@ -138,6 +139,19 @@ class Tasks:
             else:
                 os.kill(task.record.pid, number)
         return True
+
+    def hold(self, task_id: str, cores: str) -> bool:
+        """Let a task run on `cores` only, from now on; False where the host has no cgroups that can. Raises OSError."""
+        record = self._tasks[task_id].record
+        if record.own_cgroup and self._cpuset_root and record.exit is None:
+            cpusets.hold(self._cpuset(task_id), cores, lambda: cgroups.pids(record.own_cgroup))
+        return bool(self._cpuset_root)
+
+    def cgroups_of(self, task_id: str) -> tuple[str, ...]:
+        """What a process has to join to be among a task's."""
+        found = self._tasks[task_id].record.cgroups
+        cpuset = self._cpuset(task_id)
+        return (*found, cpuset) if cpuset not in found and os.path.isdir(cpuset) else found
 
     def stop(self, task_id: str, number: int, timeout_s: float) -> None:
         """Signal the first process, and kill the whole tree when it still runs after `timeout_s`."""
@@ -197,8 +211,9 @@ class Tasks:
         self._journal.sync()
         self._journal.close()
         if self._cgroup_root:
-            with contextlib.suppress(OSError):
-                os.rmdir(self._cgroup_root)
+            for directory in {self._cgroup_root, self._cpuset_root} - {""}:
+                with contextlib.suppress(OSError):
+                    os.rmdir(directory)
 
     def descriptors(self) -> dict[str, dict[str, int]]:
         """The reading ends of all pipes, for a successor in the same process."""
@@ -234,7 +249,7 @@ class Tasks:
 
     def _launch(self, task: Task, spec: TaskSpec) -> None:
         own = self._own_cgroup(spec)
-        joined = (own,) if own else spec.join_cgroups
+        joined = self._with_cores(own, spec) if own else spec.join_cgroups
         task.record = task.record._replace(cgroups=spec.cgroups + ((own,) if own else ()), own_cgroup=own)
         command = spec.command
         if not task.record.cgroups:
@@ -245,7 +260,8 @@ class Tasks:
             writers = {stream: self._open_stream(task, stream, opened) for stream in STREAMS}
             self._journal.append(start_record(task.record))
             stdio = (null, *(null if writers[stream] < 0 else writers[stream] for stream in STREAMS))
-            child = spawn(command, (stdio[0], stdio[1], stdio[2]), joined, home=self._cgroup_home if own else "")
+            home = self._cgroup_home if joined == (own,) else ""
+            child = spawn(command, (stdio[0], stdio[1], stdio[2]), joined, home=home)
         finally:
             for fd in opened:
                 os.close(fd)
@@ -266,6 +282,27 @@ class Tasks:
             return ""
         directory = os.path.join(self._cgroup_root, spec.id)
         return directory if cgroups.make(directory) else ""
+
+    def _with_cores(self, own: str, spec: TaskSpec) -> tuple[str, ...]:
+        """The cgroups that a new task joins: its own, and where that does not hold it to its cores, one that does."""
+        cpuset = self._cpuset(spec.id)
+        if not spec.cores or not cpuset:
+            return (own,)
+        try:
+            cpusets.hold(cpuset, spec.cores, lambda: ())
+        except OSError as error:
+            note(f"task not held to its cores task={spec.id} cores={spec.cores} reason={error}")
+            if own != cpuset:
+                cgroups.remove(cpuset)
+            return (own,)
+        return (own,) if own == cpuset else (own, cpuset)
+
+    def _cpuset(self, task_id: str) -> str:
+        return os.path.join(self._cpuset_root, task_id) if self._cpuset_root else ""
+
+    def _remove_cgroups(self, record: TaskRecord) -> None:
+        for directory in {record.own_cgroup, self._cpuset(record.id)} - {""} if record.own_cgroup else ():
+            cgroups.remove(directory)
 
     def _open_stream(self, task: Task, stream: str, opened: list[int]) -> int:
         """Open one output pipe and start pumping it; the writing end, or -1 when the stream is discarded."""
@@ -399,8 +436,7 @@ class Tasks:
         task.record = task.record._replace(exit=exit)
         self._journal.append(exit_record(task.record.id, exit), durable=True)
         self._ended.append(task)
-        if task.record.own_cgroup:
-            cgroups.remove(task.record.own_cgroup)
+        self._remove_cgroups(task.record)
 
     def _kill(self, task: Task) -> None:
         """Kill a task that still runs, again and again until its first process is seen to be dead."""
@@ -426,8 +462,7 @@ class Tasks:
     def _drop(self, task: Task) -> None:
         self._tasks.pop(task.record.id, None)
         self._journal.append(forget_record(task.record.id))
-        if task.record.own_cgroup:
-            cgroups.remove(task.record.own_cgroup)
+        self._remove_cgroups(task.record)
 
     # ---- coming back
 

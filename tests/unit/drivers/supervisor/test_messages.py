@@ -23,7 +23,7 @@ def through_json(value: Any) -> Any:
 
 
 def test_a_spec_survives_the_way() -> None:
-    spec = TaskSpec("t", COMMAND, LogFiles("/l/t.stdout", 3, 99), None, ("/cg",), "/pid", "/error", ("/own",))
+    spec = TaskSpec("t", COMMAND, LogFiles("/l/t.stdout", 3, 99), None, ("/cg",), "0,2", "/pid", "/error", ("/own",))
     assert task_spec(through_json(spec)) == spec
 
 
