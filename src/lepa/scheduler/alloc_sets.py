@@ -265,19 +265,19 @@ class NameIndex:
 
 
 def surplus_first(allocs: Sequence[Allocation], version: int, preferred: set[str]) -> list[Allocation]:
-    """Allocations in the order in which a group gives them up: those it would move or replace anyway, doubles of newer
-    ones, then the highest names.
+    """Allocations in the order in which a group gives them up: doubles of newer ones, then the highest names, so that the
+    lowest stay.
 
-    preferred: ids that go first.
+    preferred: ids that go first of those with the same name: what would be moved or replaced anyway.
     """
     current = {alloc.name for alloc in allocs if alloc.job_version == version}
 
     def key(alloc: Allocation) -> tuple[bool, bool, int, bool, str]:
         doubled = alloc.job_version != version and alloc.name in current
         return (
-            alloc.id not in preferred,
             not doubled,
             -index_of(alloc.name),
+            alloc.id not in preferred,
             alloc.job_version == version,
             alloc.id,
         )

@@ -99,7 +99,7 @@ class GroupStep:
 
     def run(self) -> None:
         """Add what the group needs to the changes."""
-        canary_allocs = [alloc for alloc in self._allocs if self._is_canary(alloc)]
+        canary_allocs = [alloc for alloc in self._allocs if self._is_canary(alloc) and not is_stopped(alloc)]
         canary_ids = {alloc.id for alloc in canary_allocs}
         sets = self._now.sorter.sort(self._group, [a for a in self._allocs if a.id not in canary_ids])
         self._put_statuses_right(sets)
@@ -126,7 +126,7 @@ class GroupStep:
     def _is_canary(self, alloc: Allocation) -> bool:
         """Whether an allocation is a canary that was not promoted."""
         status = alloc.deployment_status
-        if status is None or not status.canary or is_stopped(alloc):
+        if status is None or not status.canary:
             return False
         ours = self._deployment is not None and alloc.deployment_id == self._deployment.id
         return not (ours and self._state is not None and self._state.promoted)
@@ -281,12 +281,12 @@ class GroupStep:
                 self._place(name, self._job)
 
     def _orphans(self) -> dict[str, Allocation]:
-        """Stopped allocations that should have been replaced and were not, by name."""
+        """Stopped allocations that should have been replaced and were not, by name; canaries are kept apart."""
         followed = {alloc.previous_allocation for alloc in self._allocs}
         found = {}
         for alloc in self._allocs:
             displaced = alloc.desired_status == "evict" or alloc.desired_description in (LOST, MIGRATING)
-            if is_stopped(alloc) and displaced and alloc.id not in followed:
+            if is_stopped(alloc) and displaced and alloc.id not in followed and not self._is_canary(alloc):
                 found[alloc.name] = alloc
         return found
 

@@ -86,6 +86,16 @@ def test_surplus_goes_from_the_highest_name() -> None:
     assert changes.desired["web"].stop == 2
 
 
+def test_what_failed_under_a_low_name_stays_and_a_high_name_goes() -> None:
+    """Seed 33: three of which [0] had failed and waited, one wanted by the next version: its name is [0]."""
+    old = service(3)
+    view = view_of(old, failed(job=old, at=NOW), *running(3, old)[1:])
+    view.put_job(service(1, env="new"))
+    changes = changes_of(view)
+    assert stops(changes) == {"a1": NOT_NEEDED, "a2": NOT_NEEDED}
+    assert names(changes) == ["web.web[0]"]
+
+
 def test_nothing_to_do_is_nothing() -> None:
     job = service(3)
     changes = changes_of(view_of(job, *running(3, job)))
@@ -326,6 +336,23 @@ def test_auto_promotion_is_told_in_the_description() -> None:
     assert changes.deployment is not None
     assert changes.deployment.status_description == "Deployment is running pending automatic promotion"
     assert {p.group.name: p.canary for p in changes.placements} == {"a": True, "b": False}
+
+
+def test_a_canary_that_was_lost_and_found_no_room_is_made_again_once() -> None:
+    """Seed 372: as a canary, and not a second time in the place of an allocation that should have been replaced."""
+    view, new, changes = canary_view(1, 1)
+    assert changes.deployment is not None
+    view.deployments.append(changes.deployment)
+    lost = {"desired_status": "stop", "client_status": "lost", "desired_description": LOST}
+    canary = AllocDeploymentStatus(canary=True)
+    view.put_alloc(make_alloc("c", job=new, deployment_id=changes.deployment.id, deployment_status=canary, **lost))
+    for alloc in view.job_allocations("default", "web"):
+        view.put_alloc(alloc, **lost)
+    again = changes_of(view)
+    assert sorted((p.name, p.canary, p.job.version) for p in again.placements) == [
+        ("web.web[0]", False, 0),
+        ("web.web[0]", True, 1),
+    ]
 
 
 def test_canaries_of_an_older_deployment_are_stopped() -> None:
