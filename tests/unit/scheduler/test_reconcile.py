@@ -87,9 +87,9 @@ def test_surplus_goes_from_the_highest_name() -> None:
 
 
 def test_what_failed_under_a_low_name_stays_and_a_high_name_goes() -> None:
-    """Seed 33: three of which [0] had failed and waited, one wanted by the next version: its name is [0]."""
+    """Seed 33: three of which [0] had failed, one wanted by the next version: its name is [0]."""
     old = service(3)
-    view = view_of(old, failed(job=old, at=NOW), *running(3, old)[1:])
+    view = view_of(old, failed(job=old), *running(3, old)[1:])
     view.put_job(service(1, env="new"))
     changes = changes_of(view)
     assert stops(changes) == {"a1": NOT_NEEDED, "a2": NOT_NEEDED}
