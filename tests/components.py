@@ -253,7 +253,8 @@ def podman_service(home: Path) -> Iterator[str]:
     env = os.environ | {"CONTAINERS_CONF": str(home / "containers.conf"), "TMPDIR": str(home)}
     with open(home / "log", "wb") as log:
         service = [*command, "system", "service", "-t", "0", f"unix://{socket_path}"]
-        process = subprocess.Popen(service, stdout=log, stderr=log, env=env, start_new_session=True)
+        # Its monitors write a file `oom` where they are.
+        process = subprocess.Popen(service, stdout=log, stderr=log, env=env, cwd=home, start_new_session=True)
     try:
         deadline = time.monotonic() + READY_WITHIN_S
         while not _answers(socket_path):

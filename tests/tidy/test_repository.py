@@ -55,6 +55,12 @@ def test_module_has_a_test_file(path: Path) -> None:
     assert mirrored.exists() or named, f"no test mentions {elsewhere}, and {mirrored.relative_to(ROOT)} does not exist"
 
 
+def test_no_file_is_empty() -> None:
+    """What a program left where a test ran is no part of the project."""
+    found = [path.name for path in tracked_files() if not path.stat().st_size]
+    assert set(found) <= {"py.typed", "__init__.py"}
+
+
 def test_no_banned_words() -> None:
     found = []
     for path in tracked_files():
