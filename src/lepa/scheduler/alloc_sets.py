@@ -265,8 +265,8 @@ class NameIndex:
 
 
 def surplus_first(allocs: Sequence[Allocation], version: int, preferred: set[str]) -> list[Allocation]:
-    """Allocations in the order in which a group gives them up: doubles of newer ones, then the highest names, so that the
-    lowest stay.
+    """Allocations in the order in which a group gives them up: doubles of newer ones, then the highest names, so
+    that the lowest stay.
 
     preferred: ids that go first of those with the same name: what would be moved or replaced anyway.
     """
