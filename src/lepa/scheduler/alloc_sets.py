@@ -272,7 +272,7 @@ def surplus_first(allocs: Sequence[Allocation], version: int, preferred: set[str
     """
     current = {alloc.name for alloc in allocs if alloc.job_version == version}
 
-    def key(alloc: Allocation) -> tuple[bool, bool, int, bool, str]:
+    def key(alloc: Allocation) -> tuple[bool, int, bool, bool, str]:
         doubled = alloc.job_version != version and alloc.name in current
         return (
             not doubled,
