@@ -116,11 +116,8 @@ class RawExec(SupervisedDriver):
         if reason := denied(identity, self._settings.denied_host_uids, self._settings.denied_host_gids):
             raise DriverError(f"user {task.user or 'of the agent'!r} is not allowed to run tasks: {reason}")
         patterns = (*self._settings.denied_envvars, *options.texts(task.config, "denied_envvars"))
-        env = {
-            name: value
-            for name, value in task.env.items()
-            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in patterns)
-        }
+        denied_names = {name for pattern in patterns for name in task.env if fnmatch.fnmatchcase(name, pattern)}
+        env = {name: value for name, value in task.env.items() if name not in denied_names}
         program = find_program(words[0], task.task_dir, env.get("PATH", DEFAULT_PATH))
         argv, taken = (program, *words[1:]), without_no_change(identity)
         if task.network_namespace:

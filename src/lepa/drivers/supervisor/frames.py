@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 FRAME_BYTES_MAX = 4 * 1024 * 1024
 """No frame is larger: a task's environment fits many times over; streams are sent in pieces."""
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
 _LENGTHS = struct.Struct(">II")
 
 
@@ -32,7 +33,7 @@ class BrokenFrame(Exception):
 
 def encode_frame(head: dict[str, Any], body: bytes = b"") -> bytes:
     """The bytes of a frame. Raises ValueError when it is larger than FRAME_BYTES_MAX."""
-    text = json.dumps(head, separators=(",", ":")).encode()
+    text = _encode(head).encode()
     if len(text) + len(body) > FRAME_BYTES_MAX:
         raise ValueError(f"message of {len(text) + len(body)} bytes is larger than {FRAME_BYTES_MAX}")
     return _LENGTHS.pack(len(text), len(body)) + text + body

@@ -8,7 +8,6 @@ import os
 import resource
 import signal
 import termios
-from collections.abc import Iterator
 from typing import NamedTuple, NoReturn
 
 from lepa.drivers.supervisor.messages import NO_CHANGE, Command, Identity
@@ -17,6 +16,8 @@ MARK = "LEPA_SUPERVISED"
 """Environment variable that marks a task's processes, for hosts where no cgroup can hold them together."""
 
 TASK_UMASK = 0o022
+STAT_BYTES_MAX = 4096
+"""52 numbers and a name of at most 64 bytes."""
 _SETTABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}
 """Signals that Python, we, or whoever started us ignore or catch: a program expects the defaults."""
 _CLONE_NEWNET = 0x40000000
@@ -49,19 +50,59 @@ class Child(NamedTuple):
     status_fd: int
 
 
+class Home:
+    """Where the supervisor stands, kept open: it leaves for each start, so that a child is from its first moment where
+    its command shall be, and comes back.
+
+    root: what holds the tasks' cgroups. cgroup: our own in that hierarchy, "" when we cannot leave it and come back.
+    """
+
+    def __init__(self, root: str, cgroup: str) -> None:
+        self._root = root
+        self._cgroup = os.open(os.path.join(cgroup, "cgroup.procs"), os.O_WRONLY | os.O_CLOEXEC) if cgroup else -1
+        self._directory = os.open(".", os.O_PATH | os.O_CLOEXEC)
+        self._umask = os.umask(TASK_UMASK)
+        os.umask(self._umask)
+        self._descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def can_leave_for(self, cgroups: tuple[str, ...]) -> bool:
+        """Whether we find back from these cgroups."""
+        return not cgroups or (self._cgroup >= 0 and all(each.startswith(self._root + "/") for each in cgroups))
+
+    def leave_for(self, command: Command, cgroups: tuple[str, ...]) -> None:
+        """Stand where a command shall run. Raises OSError; `come_back` all the same."""
+        for directory in cgroups:
+            _write(os.path.join(directory, "cgroup.procs"), "0")
+        os.chdir(command.cwd)
+        os.umask(TASK_UMASK)
+        _lower_descriptor_limit(self._descriptors[1])
+
+    def come_back(self, cgroups: tuple[str, ...]) -> None:
+        """Stand here again. Raises OSError when we are still in a task's cgroup."""
+        resource.setrlimit(resource.RLIMIT_NOFILE, self._descriptors)
+        os.umask(self._umask)
+        os.fchdir(self._directory)
+        if cgroups:
+            os.write(self._cgroup, b"0")
+
+    def close(self) -> None:
+        """Let go of it."""
+        for fd in {self._cgroup, self._directory} - {-1}:
+            os.close(fd)
+
+
 def spawn(
-    command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], *, home: str = "", terminal: bool = False
+    command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], home: Home, *, terminal: bool = False
 ) -> Child:
     """Start a process in a session of its own that joins `cgroups` and becomes `command`.
 
-    stdio: its three streams. home: our own cgroup in the hierarchy of the only one of `cgroups`, "" when there are more
-    or we may not move. terminal: the first stream is the terminal that shall control its session.
+    stdio: its three streams. terminal: the first of them is the terminal that shall control its session.
 
     posix_spawn(3) copies no page tables and runs no Python in the child: a quarter of the CPU time that a fork takes.
     It can do all that most commands need, when we stand where the child shall stand meanwhile. Whatever it cannot do,
     or fails to do, is done by a fork, which can tell the step that failed.
     """
-    if not terminal and (home or not cgroups) and _is_plain(command):
+    if not terminal and home.can_leave_for(cgroups) and _is_plain(command):
         with contextlib.suppress(OSError):
             return Child(_spawn_plain(command, stdio, cgroups, home), -1)
     reader, writer = os.pipe()
@@ -83,37 +124,22 @@ def _own_oom_score() -> int:
         return int(file.read())
 
 
-def _spawn_plain(command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], home: str) -> int:
+def _spawn_plain(command: Command, stdio: tuple[int, int, int], cgroups: tuple[str, ...], home: Home) -> int:
     """The process, which runs its command. Raises OSError when it does not, or we did not get back to where we were;
     then there is none."""
     pid = 0
     try:
-        with _standing_for(command, cgroups, home):
+        try:
+            home.leave_for(command, cgroups)
             pid = _posix_spawn(command, stdio)
+        finally:
+            home.come_back(cgroups)
     except OSError:
         if pid:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         raise
     return pid
-
-
-@contextlib.contextmanager
-def _standing_for(command: Command, cgroups: tuple[str, ...], home: str) -> Iterator[None]:
-    """For its duration we are where the command shall be: a child is there from its first moment."""
-    with contextlib.ExitStack() as back:
-        for directory in cgroups:
-            back.callback(_write, os.path.join(home, "cgroup.procs"), "0")
-            _write(os.path.join(directory, "cgroup.procs"), "0")
-        own = os.open(".", os.O_PATH | os.O_CLOEXEC)
-        back.callback(os.close, own)
-        back.callback(os.fchdir, own)
-        os.chdir(command.cwd)
-        back.callback(os.umask, os.umask(TASK_UMASK))
-        limits = resource.getrlimit(resource.RLIMIT_NOFILE)
-        back.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
-        _lower_descriptor_limit()
-        yield
 
 
 def _posix_spawn(command: Command, stdio: tuple[int, int, int]) -> int:
@@ -149,7 +175,7 @@ def _become(
         if terminal:
             fcntl.ioctl(0, termios.TIOCSCTTY, 0)
         _reset_signals()
-        _lower_descriptor_limit()
+        _lower_descriptor_limit(resource.getrlimit(resource.RLIMIT_NOFILE)[1])
         os.umask(TASK_UMASK)
         step = f"enter directory {command.cwd}"
         os.chdir(command.cwd)
@@ -186,9 +212,8 @@ def _reset_signals() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
 
-def _lower_descriptor_limit() -> None:
+def _lower_descriptor_limit(hard: int) -> None:
     if _task_descriptors_max:
-        _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (_task_descriptors_max, hard))
 
 
@@ -246,9 +271,16 @@ def _all_pids() -> list[int]:
 
 def _stat(pid: int) -> list[str] | None:
     """The fields of /proc/PID/stat from the state on (field 3); the name before may hold anything."""
-    with contextlib.suppress(OSError), open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].decode().split()
-    return None
+    try:
+        fd = os.open(f"/proc/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        return os.read(fd, STAT_BYTES_MAX).rpartition(b")")[2].decode().split()
+    except OSError:
+        return None
+    finally:
+        os.close(fd)
 
 
 def _environment(pid: int) -> list[bytes]:

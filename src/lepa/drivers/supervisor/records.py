@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 
 from lepa.drivers.supervisor.messages import Exit, LogFiles, exit_from, log_files, to_json
 
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
 
 class TaskRecord(NamedTuple):
     """What the journal knows of a task. pid 0: its process was never seen to exist. pipes: their inode numbers."""
@@ -44,7 +46,7 @@ class Replayed(NamedTuple):
 
 def encode_record(record: dict[str, Any]) -> bytes:
     """One line of the journal."""
-    text = json.dumps(record, separators=(",", ":")).encode()
+    text = _encode(record).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 

@@ -272,7 +272,13 @@ class Server:
         session = Session(self._reactor, self._reaper, lambda head, body: self._post(connection, head, body))
         joined = self._tasks.cgroups_of(task.id) if frame.head["join_task"] else ()
         try:
-            session.start(command(frame.head["command"]), joined, self._session_ended, terminal=frame.head["terminal"])
+            session.start(
+                command(frame.head["command"]),
+                joined,
+                self._tasks.home,
+                self._session_ended,
+                terminal=frame.head["terminal"],
+            )
         except OSError as error:
             raise Refused("internal", f"cannot start the command: {error}") from error
         self._sessions += 1

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from lepa.drivers.supervisor.messages import CONSOLE, Command
-from lepa.drivers.supervisor.processes import spawn
+from lepa.drivers.supervisor.processes import Home, spawn
 from lepa.drivers.supervisor.reactor import READABLE, WRITABLE, Reactor, Timer
 from lepa.drivers.supervisor.reaper import Reaper
 
@@ -61,7 +61,9 @@ class Session:
         """Whether the command has not taken all input yet: more should not be sent now."""
         return bool(self._unwritten) or self._console is not None
 
-    def start(self, command: Command, cgroups: tuple[str, ...], ended: Callable[[], None], *, terminal: bool) -> None:
+    def start(
+        self, command: Command, cgroups: tuple[str, ...], home: Home, ended: Callable[[], None], *, terminal: bool
+    ) -> None:
         """Start the command; `ended` is called in any case. Raises OSError; else a failure shows in its exit."""
         self._terminal, self._ended = terminal, ended
         if CONSOLE in command.argv:
@@ -70,7 +72,7 @@ class Session:
             command, terminal = command._replace(argv=argv), False
         child_ends = self._open_terminal() if terminal else self._open_pipes()
         try:
-            child = spawn(command, child_ends, cgroups, terminal=terminal)
+            child = spawn(command, child_ends, cgroups, home, terminal=terminal)
         except OSError:
             self._close_streams()
             raise

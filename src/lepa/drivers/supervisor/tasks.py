@@ -19,7 +19,7 @@ from lepa.drivers.supervisor.journal import JournalFile, read_journal
 from lepa.drivers.supervisor.log_pump import LogPump, find_pipe, open_pipe, pipe_number
 from lepa.drivers.supervisor.messages import Exit, LogFiles, TaskInfo, TaskSpec
 from lepa.drivers.supervisor.notes import note
-from lepa.drivers.supervisor.processes import MARK, born, family, spawn
+from lepa.drivers.supervisor.processes import MARK, Home, born, family, spawn
 from lepa.drivers.supervisor.reactor import READABLE, Reactor, Timer
 from lepa.drivers.supervisor.reaper import Reaper
 from lepa.drivers.supervisor.records import TaskRecord, exit_record, forget_record, run_record, start_record
@@ -92,8 +92,9 @@ class Tasks:
         self._ended: list[Task] = []
         self._boot_id = _boot_id()
         self._cgroup_root = cgroups.tracking_root()
-        self._cgroup_home = cgroups.home(self._cgroup_root)
+        self.home = Home(self._cgroup_root, cgroups.home(self._cgroup_root))
         self._cpuset_root = cpusets.cpuset_root(self._cgroup_root)
+        self._null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
         self._directory = directory
         self._journal = JournalFile(directory, self._boot_id, lambda: [task.record for task in self._tasks.values()])
 
@@ -210,6 +211,8 @@ class Tasks:
             self._finish(task)
         self._journal.sync()
         self._journal.close()
+        self.home.close()
+        os.close(self._null)
         if self._cgroup_root:
             for directory in {self._cgroup_root, self._cpuset_root} - {""}:
                 with contextlib.suppress(OSError):
@@ -256,12 +259,9 @@ class Tasks:
             command = command._replace(env={**command.env, MARK: spec.id})
         opened: list[int] = []
         try:
-            opened.append(null := os.open(os.devnull, os.O_RDWR))
             writers = {stream: self._open_stream(task, stream, opened) for stream in STREAMS}
             self._journal.append(start_record(task.record))
-            stdio = (null, *(null if writers[stream] < 0 else writers[stream] for stream in STREAMS))
-            home = self._cgroup_home if joined == (own,) else ""
-            child = spawn(command, (stdio[0], stdio[1], stdio[2]), joined, home=home)
+            child = spawn(command, (self._null, writers["stdout"], writers["stderr"]), joined, self.home)
         finally:
             for fd in opened:
                 os.close(fd)
@@ -305,10 +305,10 @@ class Tasks:
             cgroups.remove(directory)
 
     def _open_stream(self, task: Task, stream: str, opened: list[int]) -> int:
-        """Open one output pipe and start pumping it; the writing end, or -1 when the stream is discarded."""
+        """Open one output pipe and start pumping it; the writing end, or /dev/null when the stream is discarded."""
         files: LogFiles | None = getattr(task.record, stream)
         if files is None:
-            return -1
+            return self._null
         reader, writer = open_pipe()
         opened.append(writer)
         task.record = task.record._replace(pipes={**task.record.pipes, stream: pipe_number(reader)})

@@ -8,7 +8,7 @@ from tests import components
 
 from lepa.drivers.supervisor import cgroups
 from lepa.drivers.supervisor.messages import Command, Identity
-from lepa.drivers.supervisor.processes import born, family, spawn
+from lepa.drivers.supervisor.processes import Home, born, family, spawn
 
 SHOW = "cat /proc/self/cgroup; pwd; umask; ulimit -Sn; grep SigCgt /proc/self/status; ps -o sid= -p $$"
 
@@ -32,11 +32,11 @@ def test_a_session_is_a_family() -> None:
             leader.kill()
 
 
-def said(command: Command, cgroups: tuple[str, ...] = (), home: str = "") -> tuple[int, list[str]]:
+def said(command: Command, cgroups: tuple[str, ...] = (), home: Home | None = None) -> tuple[int, list[str]]:
     """Whether a fork was needed (its status descriptor), and what the command wrote."""
     null = os.open(os.devnull, os.O_RDWR | os.O_CLOEXEC)
     reader, writer = os.pipe()
-    child = spawn(command, (null, writer, null), cgroups, home=home)
+    child = spawn(command, (null, writer, null), cgroups, home or Home("", ""))
     os.close(writer)
     with os.fdopen(reader) as output:
         text = output.read()
@@ -52,14 +52,16 @@ def test_a_plain_command_starts_without_a_fork_and_is_where_a_forked_one_would_b
     """In its cgroup, directory, session; we are back where we were."""
     components.require_root()
     root = cgroups.tracking_root()
-    home, place = cgroups.home(root), f"{root}/test-{os.getpid()}"
-    assert home
+    home, place = Home(root, cgroups.home(root)), f"{root}/test-{os.getpid()}"
+    assert home.can_leave_for((place,))
+    assert not home.can_leave_for(("/sys/fs/cgroup/of/the/operator",))
     before = (os.getcwd(), Path("/proc/self/cgroup").read_text())
     assert cgroups.make(place)
     command = Command(("/bin/sh", "-c", SHOW), {"PATH": "/bin:/usr/bin"}, str(tmp_path))
     try:
         fast, forked = said(command, (place,), home), said(command, (place,))
     finally:
+        home.close()
         assert cgroups.remove(place)
     assert fast[0] == -1
     assert forked[0] >= 0
