@@ -175,6 +175,7 @@ def _unplaced(session: Session, evaluations: list[Json]) -> None:
         newest = max(failed, key=lambda each: each["ModifyIndex"])
         for line in placement.failures(newest["FailedTGAllocs"]):
             session.out.line(line)
+        session.out.line(placement.where_to_look(newest["JobID"]))
 
 
 def _rescheduled_later(session: Session, evaluations: list[Json], allocations: list[Json], verbose: bool) -> None:

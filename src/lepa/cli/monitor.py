@@ -1,6 +1,6 @@
 """Follows an evaluation, then its deployment, until both have ended.
 
-On a terminal the deployment is drawn over and over in place; in a pipe it is printed when it changes, with the time.
+When the deployment changes it is drawn again in its place on a terminal, and printed once more in a pipe.
 Exit codes are Nomad's: 0 placed (and deployed), 1 failed, 2 not all could be placed. When a deployment goes on to
 succeed although the first evaluation had to leave something unplaced, that is success.
 """
@@ -69,8 +69,11 @@ class Monitor:
 
     def _tell_end(self, evaluation: Json) -> None:
         self._step(ending(evaluation, self._verbose))
-        for line in placement.failures(evaluation.get("FailedTGAllocs") or {}):
+        unplaced = evaluation.get("FailedTGAllocs") or {}
+        for line in placement.failures(unplaced):
             self._session.out.line(f"    {line}")
+        if unplaced:
+            self._session.out.line(f"    {placement.where_to_look(evaluation['JobID'])}")
         if blocked := evaluation.get("BlockedEval"):
             self._session.out.line(
                 f'    Evaluation "{self._short(blocked)}" waiting for additional capacity to place remainder'
@@ -91,10 +94,13 @@ class Monitor:
     def deployment(self, identifier: str, every_s: float = CALM_S) -> int:
         """Follow a deployment until it ends; the exit code."""
         self._step(f'Monitoring deployment "{self._short(identifier)}"')
-        if self._session.out.live and self._session.out.colour:
-            ended = self._draw_deployment(identifier, every_s)
-        else:
-            ended = self._print_deployment(identifier, every_s)
+        drawn = self._session.out.live and self._session.out.colour
+        try:
+            ended = self._draw_deployment(identifier, every_s) if drawn else self._print_deployment(identifier, every_s)
+        except KeyboardInterrupt:
+            again = f"lepa deployment status -monitor {self._short(identifier)}"
+            self._session.out.error(f"The deployment goes on; follow it again with `{again}`")
+            raise
         return PLACED if ended["Status"] == "successful" else FAILED
 
     def _print_deployment(self, identifier: str, every_s: float) -> Json:
@@ -121,8 +127,13 @@ class Monitor:
             return self._redraw(identifier, every_s, lambda text: live.update(Text.from_ansi(text), refresh=True))
 
     def _redraw(self, identifier: str, every_s: float, draw: Callable[[str], None]) -> Json:
+        before: Json = {}
         for pause in _pauses(every_s):
             deployment = self._deployment(identifier)
+            if deployment == before:
+                self._session.sleep(pause)
+                continue
+            before = deployment
             mark = {"successful": paint("✓", "green"), "failed": paint("✗", "red"), "cancelled": paint("✗", "red")}
             status = deployment["Status"]
             head = f'  {mark.get(status, "…")} Deployment "{self._short(identifier)}" {status}'

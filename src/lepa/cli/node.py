@@ -296,6 +296,9 @@ def drain(session: Session, node: str | None, **given: Any) -> int:
     found = _chosen(session, node, given["self"])
     identifier = found["ID"]
     if given["monitor"]:
+        if not found.get("DrainStrategy"):
+            session.out.line(f'Node "{identifier}" is not being drained; -enable begins it')
+            return 0
         return _watch_drain(session, identifier)
     spec = None
     if given["enable"]:

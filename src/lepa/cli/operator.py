@@ -7,7 +7,7 @@ import click
 from lepa.cli.flags import argument, command, flag, option
 from lepa.cli.output import Json, pairs, pretty_json, table
 from lepa.cli.session import Session, Shape, api, segment, shaped
-from lepa.model.errors import invalid
+from lepa.model.errors import invalid, not_found
 
 NO_SECRETS_STORE = (
     "templates read secrets from lepa's own variables (`lepa var`), and services are found by name without {name}; "
@@ -46,8 +46,10 @@ def metrics(session: Session, shape: Shape, pretty: bool, format: str) -> None:
 def plugin_status(session: Session, plugin: str | None, shape: Shape, type: str, **others: bool) -> None:
     """List storage plugins, or show one."""
     if plugin is not None:
-        found = session.nomad.get(f"/v1/plugin/{segment(type)}/{segment(plugin)}").value
-        session.out.line(shape.render(found) if shape else pairs(_plugin(found)))
+        answer = session.nomad.find(f"/v1/plugin/{segment(type)}/{segment(plugin)}")
+        if answer is None:
+            raise not_found(f'there is no {type} plugin "{plugin}"; `lepa plugin status` lists them')
+        session.out.line(shape.render(answer.value) if shape else pairs(_plugin(answer.value)))
         return
     listed = session.nomad.get("/v1/plugins", {"type": type}).value or []
     if shape:

@@ -1,5 +1,6 @@
 """Pure: why allocations could not be placed, in words."""
 
+import shlex
 from collections.abc import Iterator
 
 from lepa.cli.output import Json
@@ -45,6 +46,11 @@ def failures(groups: dict[str, Json]) -> list[str]:
         lines.append(f'Task Group "{name}" (failed to place {count} allocation{"s" if count > 1 else ""}):')
         lines += [f"  * {reason}" for reason in reasons(metrics)]
     return lines
+
+
+def where_to_look(job: str) -> str:
+    """What tells more than counts."""
+    return f"What each node lacks: lepa job explain {shlex.quote(job)}"
 
 
 def scores(metrics: Json) -> tuple[list[str], list[list[object]]]:

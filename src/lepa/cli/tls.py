@@ -96,7 +96,8 @@ def cert_create(
     if len(roles) != 1:
         raise invalid("exactly one of -server, -client and -cli has to be given")
     role, place = roles[0], cluster_region or region or "global"
-    by = Pair(_read(ca or f"{domain}-agent-ca.pem"), _read(key or f"{domain}-agent-ca-key.pem"))
+    certificate, secret = ca or f"{domain}-agent-ca.pem", key or f"{domain}-agent-ca-key.pem"
+    by = Pair(_authority(certificate, "-ca"), _authority(secret, "-key"))
     name = f"{role}.{place}.{domain}"
     now = _now()
     try:
@@ -142,6 +143,15 @@ def info(file: str) -> None:
 
 def _now() -> datetime:
     return datetime.fromtimestamp(time.time(), UTC)
+
+
+def _authority(path: str, named_by: str) -> bytes:
+    """A file of the authority, which people may not have made yet, or keep elsewhere."""
+    try:
+        return _read(path)
+    except LepaError as error:
+        hint = f"`lepa tls ca create` makes an authority, {named_by} names one that is elsewhere"
+        raise LepaError(error.code, f"{error.message}; {hint}") from error
 
 
 def _read(path: str) -> bytes:

@@ -134,6 +134,9 @@ def _traversal(node: Traversal, scope: Scope) -> Any:
         if scope.closed:
             detail = f'"{node.root}" means nothing here. A text needs quotes.'
             raise refusal(node, "Variables not allowed", detail)
+        if _forgot_quotes(node, scope.text):
+            detail = f'There is no variable named "{node.root}". Did you mean the text "{node.root}", in quotes?'
+            raise refusal(node, "Unknown variable", detail)
         return "${" + scope.text[node.start : node.end] + "}"
     value = scope.names[node.root]
     if node.root in ("var", "local") and node.steps:
@@ -144,6 +147,13 @@ def _traversal(node: Traversal, scope: Scope) -> Any:
     for key in steps:
         value = _member(node, value, key)
     return value
+
+
+def _forgot_quotes(node: Traversal, text: str) -> bool:
+    """Is it a lone word, such as `driver = docker`? What is known only at run time has steps (`attr.kernel.name`), is a
+    variable of the environment (`NOMAD_PORT_http`), or stands inside of a text ("${word}")."""
+    alone = not node.steps and node.root != node.root.upper() and not node.root.startswith("NOMAD_")
+    return alone and text[: node.start].rstrip().endswith(("=", "[", ","))
 
 
 def _named(node: Traversal, values_by_name: dict[str, Any]) -> Any:

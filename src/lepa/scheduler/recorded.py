@@ -32,10 +32,12 @@ def recorded_decisions(allocations: Sequence[Allocation], evaluations: Sequence[
 
 
 def _failures(evaluations: Sequence[Evaluation]) -> Iterator[RecordedDecision]:
-    """Of the newest evaluation that says something: older ones are out of date."""
-    if not evaluations:
+    """Of the newest evaluation that says something: older ones are out of date, and so are those that were canceled,
+    which happens when a newer one takes their place."""
+    standing = [evaluation for evaluation in evaluations if evaluation.status != "canceled"]
+    if not standing:
         return
-    newest = max(evaluations, key=lambda evaluation: evaluation.modify_index)
+    newest = max(standing, key=lambda evaluation: evaluation.modify_index)
     for group, metric in sorted(newest.failed_tg_allocs.items()):
         many = metric.coalesced_failures + 1
         said = [f"{many} allocation{'' if many == 1 else 's'} could not be placed", *failure_words(metric)]

@@ -31,6 +31,10 @@ CODES: dict[int, Code] = {
     501: "unsupported",
 }
 
+NO_API = frozenset({"404: Not Found", "404 page not found"})
+PAGES = ("<!doctype", "<html")
+"""How web servers, and an agent's other ports, say that they have no such page; the API never does."""
+
 
 @dataclass(frozen=True, slots=True)
 class Answer:
@@ -209,6 +213,11 @@ class Connection:
 
     def _refused(self, response: http.client.HTTPResponse) -> LepaError:
         text = response.read().decode("utf-8", "replace").strip() or response.reason
+        if response.status == 404 and (text in NO_API or text.lower().startswith(PAGES)):
+            text = (
+                f"{self.target.url} answers, but not as the HTTP API of an agent, which listens on port 4646 unless "
+                "told otherwise; look at -address or LEPA_ADDR"
+            )
         return LepaError(CODES.get(response.status, "internal"), text, status=response.status)
 
     def close(self) -> None:

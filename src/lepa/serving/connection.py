@@ -223,7 +223,7 @@ class ClipperConnection:
         for model in self.get_all_models(verbose=True):
             if model["model_name"] == name and model["is_current_version"]:
                 return str(model["model_version"])
-        raise not_found(f"No versions of model {name} registered with Clipper")
+        raise not_found(f'there is no model "{name}"; `lepa model list` lists them')
 
     def get_num_replicas(self, name: str, version: str | int | None = None) -> int:
         """Containers of a version (of the current one) that are meant to run."""

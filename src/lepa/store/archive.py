@@ -32,6 +32,7 @@ PIECE_BYTES: Final = 256 << 10
 LEVEL: Final = 3
 """Of compression: states are much alike inside, and more takes twice the time for a tenth less."""
 
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 _FRAME: Final = struct.Struct(">IIQQ")
 
 
@@ -114,6 +115,8 @@ def read(file: IO[bytes]) -> Archive:
     try:
         return _read(file)
     except (tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, UnicodeDecodeError, struct.error) as error:
+        if file.seekable() and file.seek(0) == 0 and file.read(2) != _GZIP_MAGIC:
+            raise invalid("this is not a snapshot: `lepa operator snapshot save` writes one") from error
         raise _damaged(str(error) or "it ends too early") from error
 
 

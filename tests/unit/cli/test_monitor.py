@@ -116,3 +116,31 @@ def test_a_terminal_is_drawn_over(stopping: FakeAgent, lepa: Run, monkeypatch: p
     assert done.code == 0
     assert 'Deployment "44444444" successful' in done.out
     assert "… Deployment" not in done.out.split("successful")[-1]
+
+
+def test_a_terminal_is_drawn_again_only_when_something_changed(
+    stopping: FakeAgent, lepa: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    live = Terminal(sys.stdout, sys.stderr, colour=True, live=True)
+    monkeypatch.setattr(sessions, "terminal", lambda **_: live)
+    monkeypatch.setattr("rich.live.Live.update", lambda _, text, refresh: drawn.append(text.plain))
+    stopping.on(f"GET /v1/evaluation/{EVALUATION}", evaluation(DeploymentID=DEPLOYMENT))
+    same = [deployment()] * 5
+    stopping.on(f"GET /v1/deployment/{DEPLOYMENT}", one_after_another(*same, deployment("successful")))
+    assert lepa(*STOP).code == 0
+    assert [text.split()[0] for text in drawn] == ["…", "✓"]
+
+
+def test_who_leaves_a_deployment_is_told_that_it_goes_on(
+    stopping: FakeAgent, lepa: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def leave(_: float) -> None:
+        raise KeyboardInterrupt
+
+    stopping.on(f"GET /v1/evaluation/{EVALUATION}", evaluation(DeploymentID=DEPLOYMENT))
+    stopping.on(f"GET /v1/deployment/{DEPLOYMENT}", deployment())
+    monkeypatch.setattr(sessions, "open_session", lambda nomad, out: sessions.Session(nomad, out, sleep=leave))
+    done = lepa(*STOP)
+    assert done.code == 130
+    assert "The deployment goes on; follow it again with `lepa deployment status -monitor 44444444`" in done.error

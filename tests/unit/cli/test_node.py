@@ -158,3 +158,8 @@ def test_metadata_is_read_and_changed(box: FakeAgent, lepa: Run) -> None:
     assert box.requests[-1].body["Meta"] == {"x": None, "y": None, "a": "2"}
     assert "given as key=value" in lepa("node", "meta", "apply", "a").error
     assert "give key=value pairs" in lepa("node", "meta", "apply").error
+
+
+def test_waiting_for_a_node_that_is_not_drained_is_told_so(box: FakeAgent, lepa: Run) -> None:
+    done = lepa("node", "drain", "-monitor", "box")
+    assert (done.code, "is not being drained" in done.out) == (0, True)

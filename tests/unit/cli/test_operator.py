@@ -29,7 +29,8 @@ def test_storage_plugins(agent: FakeAgent, lepa: Run) -> None:
     agent.on("GET /v1/plugin/csi/ebs", plugin)
     assert "Nodes Healthy/Expected       = 1/2" in lepa("plugin", "status", "ebs").out
     agent.on("GET /v1/plugin/csi/none", Reply(404, "plugin not found"))
-    assert lepa("plugin", "status", "none").error == "Error: plugin not found\n"
+    refused = 'Error: there is no csi plugin "none"; `lepa plugin status` lists them\n'
+    assert lepa("plugin", "status", "none").error == refused
 
 
 def test_the_servers_of_a_client(agent: FakeAgent, lepa: Run) -> None:

@@ -43,7 +43,8 @@ def test_more_names_another_domain_and_an_authority_elsewhere(tmp_path: Path, le
 
 
 def test_nothing_is_written_over_and_mistakes_are_named(tmp_path: Path, lepa: Run) -> None:
-    assert "nomad-agent-ca.pem cannot be read" in lepa("tls", "cert", "create", "-server").error
+    error = lepa("tls", "cert", "create", "-server").error
+    assert "nomad-agent-ca.pem cannot be read: No such file or directory; `lepa tls ca create` makes an" in error
     assert lepa("tls", "ca", "create").code == 0
     before = (tmp_path / "nomad-agent-ca.pem").read_bytes()
     assert "exists already" in lepa("tls", "ca", "create").error

@@ -261,3 +261,14 @@ def test_names_are_close_when_few_letters_differ() -> None:
     assert distance("cuont", "count") == 2
     assert distance("tag", "tags") == 1
     assert distance("a", "abcd") == 9
+
+
+def test_a_word_without_quotes_is_no_name_of_a_driver() -> None:
+    found = problems('group "g" {\n task "t" {\n driver = docker\n }\n}')
+    assert len(found) == 1, found
+    assert 'Did you mean the text "docker", in quotes?' in found[0]
+
+
+@pytest.mark.parametrize("value", ["attr.kernel.name", "NOMAD_PORT_http", '"${word}"', '"a=${word}"'])
+def test_what_only_the_node_knows_needs_no_quotes(value: str) -> None:
+    assert problems(f'meta {{\n a = {value}\n}}\ngroup "g" {{\n}}') == []

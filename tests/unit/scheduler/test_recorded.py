@@ -42,6 +42,16 @@ def test_only_the_newest_scheduling_tells_what_could_not_be_placed() -> None:
     )
 
 
+def test_a_canceled_evaluation_does_not_tell_although_it_changed_last() -> None:
+    before = make_eval(
+        "old", status="canceled", failed_tg_allocs={"web": AllocMetric(nodes_evaluated=1)}, modify_index=9
+    )
+    newer = make_eval("new", failed_tg_allocs={"web": AllocMetric(nodes_evaluated=2)}, modify_index=7)
+    (decision,) = recorded_decisions([], [before, newer])
+    assert decision.eval_id == "new"
+    assert recorded_decisions([], [before]) == []
+
+
 def test_what_was_stopped_is_not_told_and_the_list_is_bounded() -> None:
     job = make_job()
     stopped = make_alloc("s", job=job, desired_status="stop", metrics=METRIC)

@@ -22,6 +22,8 @@ class Answers(BaseHTTPRequestHandler):
         path = self.path.partition("?")[0]
         if path == "/missing":
             return self.reply(404, b"job not found")
+        if path == "/other":
+            return self.reply(404, b"<!DOCTYPE HTML>\n<html lang='en'>")
         if path == "/text":
             return self.reply(200, b"<html>")
         if path == "/pages":
@@ -77,6 +79,11 @@ def test_a_refusal_is_its_text_code_and_status(connection: Connection) -> None:
         connection.get("/missing")
     assert (caught.value.code, caught.value.facts["status"]) == ("not_found", 404)
     assert connection.find("/missing") is None
+
+
+def test_what_is_no_api_of_an_agent_is_told_in_a_sentence(connection: Connection) -> None:
+    with pytest.raises(LepaError, match=r"^http://.* answers, but not as the HTTP API of an agent, which listens on"):
+        connection.get("/other")
 
 
 def test_pages_are_read_to_the_last(connection: Connection) -> None:

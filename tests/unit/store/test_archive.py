@@ -81,4 +81,9 @@ def test_something_else_is_refused_by_what_it_holds() -> None:
     with pytest.raises(LepaError, match=r'not a snapshot of lepa: it holds "state.snap"'):
         read(io.BytesIO(out.getvalue()))
     with pytest.raises(LepaError, match="damaged"):
-        read(io.BytesIO(b"hello"))
+        read(io.BytesIO(b"\x1f\x8bhello"))
+
+
+def test_what_was_never_a_snapshot_is_not_called_a_damaged_one() -> None:
+    with pytest.raises(LepaError, match=r"^this is not a snapshot: `lepa operator snapshot save` writes one"):
+        read(io.BytesIO(b'job "web" {\n}\n'))
