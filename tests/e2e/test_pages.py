@@ -210,6 +210,17 @@ async def test_an_allocation_tells_its_tasks_ports_and_logs_as_they_come(agent: 
     agent.running("web", 2)
 
 
+async def test_why_tasks_failed_is_seen_on_the_page_of_the_job(agent: Agent, browser: Browser) -> None:
+    broken = {"EmbeddedTmpl": "{{ nope }}", "DestPath": "local/x"}
+    agent.run(shell_job("broken", group={"ReschedulePolicy": {"Attempts": 0}}, task={"Templates": [broken]}))
+    tab = await browser.open(f"{agent.address}/ui/jobs/broken")
+    await tab.sees("failed", 'template: line 1: function "nope" not defined')
+    (alloc,) = agent.get("/v1/job/broken/allocations")
+    await tab.go(f"{agent.address}/ui/allocations/{alloc['ID']}")
+    await tab.sees("Last event", 'template: line 1: function "nope" not defined', "Nothing was written.")
+    await well(tab)
+
+
 def alloc_port(agent: Agent, alloc_id: str) -> int:
     return int(agent.get(f"/v1/allocation/{alloc_id}")["AllocatedResources"]["Shared"]["Ports"][0]["Value"])
 

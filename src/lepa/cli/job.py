@@ -10,6 +10,7 @@ from lepa.cli.output import Json, ago, paint, pairs, short, table
 from lepa.cli.pages import with_ui
 from lepa.cli.plan_view import diff_lines
 from lepa.cli.session import Session, Shape, api, find_job, job_path, shaped
+from lepa.cli.task_failures import failure_lines
 from lepa.kit.durations import SECOND, parse_rfc3339, rfc3339
 from lepa.model.errors import invalid
 
@@ -120,6 +121,10 @@ def _details(session: Session, stub: Json, job: Json, *, evals: bool, all_allocs
         session.out.line(describe(deployment, verbose))
     session.out.title("Allocations")
     session.out.line(allocation_table(allocations, session.now_ns(), verbose=verbose))
+    failed = [each for each in allocations if each["ClientStatus"] == "failed" and each["DesiredStatus"] == "run"]
+    if failures := failure_lines(failed, verbose):
+        session.out.title("Failures")
+        session.out.line("\n".join(failures))
 
 
 def _groups(session: Session, summary: Json) -> None:

@@ -12,6 +12,7 @@ from lepa.cli.deployment_view import describe
 from lepa.cli.evaluation_progress import ENDED, EvaluationProgress, ending
 from lepa.cli.output import Json, paint, short
 from lepa.cli.session import Session, segment
+from lepa.cli.task_failures import failure_lines
 from lepa.model.errors import LepaError
 
 PLACED, FAILED, UNPLACED = 0, 1, 2
@@ -31,6 +32,8 @@ class Monitor:
     def __init__(self, session: Session, *, verbose: bool = False) -> None:
         self._session = session
         self._verbose = verbose
+        self._unhealthy = 0
+        self._failures: list[str] = []
 
     def evaluation(self, identifier: str) -> int:
         """Follow an evaluation and whatever it leads to; the exit code."""
@@ -107,7 +110,7 @@ class Monitor:
         before = ""
         for pause in _pauses(every_s):
             deployment = self._deployment(identifier)
-            shown = describe(deployment, self._verbose)
+            shown = self._shown(deployment)
             if shown != before:
                 before = shown
                 self._session.out.line(f"\n    {self._session.clock()}")
@@ -137,11 +140,23 @@ class Monitor:
             mark = {"successful": paint("✓", "green"), "failed": paint("✗", "red"), "cancelled": paint("✗", "red")}
             status = deployment["Status"]
             head = f'  {mark.get(status, "…")} Deployment "{self._short(identifier)}" {status}'
-            draw(f"{head}\n\n    {self._session.clock()}\n{_indented(describe(deployment, self._verbose))}\n")
+            draw(f"{head}\n\n    {self._session.clock()}\n{_indented(self._shown(deployment))}\n")
             if status in DEPLOYMENT_ENDED:
                 return deployment
             self._session.sleep(pause)
         raise _too_long(identifier)
+
+    def _shown(self, deployment: Json) -> str:
+        """How far it is, and why allocations are unhealthy."""
+        shown = describe(deployment, self._verbose)
+        unhealthy = sum(state["UnhealthyAllocs"] for state in (deployment.get("TaskGroups") or {}).values())
+        if unhealthy != self._unhealthy:
+            self._unhealthy = unhealthy
+            path = f"/v1/deployment/allocations/{deployment['ID']}"
+            found = self._session.nomad.get(path, {"namespace": deployment.get("Namespace")}).value or []
+            failed = [each for each in found if (each.get("DeploymentStatus") or {}).get("Healthy") is False]
+            self._failures = failure_lines(failed, self._verbose)
+        return "\n".join([shown, *(["", "Unhealthy"] if self._failures else []), *self._failures])
 
     def _deployment(self, identifier: str) -> Json:
         found: Json = self._session.nomad.get(f"/v1/deployment/{identifier}", {"namespace": "*"}).value

@@ -56,7 +56,7 @@ export function allocationTable(list, { job = true, node = true, most = ALLOCATI
         ),
         job ? h("a", { href: links.job(alloc.JobID, alloc.Namespace) }, alloc.JobID) : null,
         alloc.TaskGroup,
-        [badge(stateOf(alloc)), healthOf(alloc)],
+        [badge(stateOf(alloc)), failures(alloc) ?? healthOf(alloc)],
         alloc.DesiredStatus,
         node ? h("a", { href: links.node(alloc.NodeID) }, alloc.NodeName || short(alloc.NodeID)) : null,
         String(alloc.JobVersion ?? alloc.Job?.Version ?? "–"),
@@ -71,6 +71,33 @@ export function allocationTable(list, { job = true, node = true, most = ALLOCATI
 const index = (name) => /\[\d+\]$/.exec(name ?? "")?.[0] ?? "";
 const stateOf = (alloc) =>
   alloc.ClientStatus === "running" && alloc.DesiredStatus !== "run" ? "stopping" : alloc.ClientStatus;
+
+/** Events that tell what was done about a failure, or before it, and never what failed. */
+const HOUSEKEEPING = new Set([
+  "Alloc Unhealthy",
+  "Downloading Artifacts",
+  "Killed",
+  "Killing",
+  "Not Restarting",
+  "Received",
+  "Restart Signaled",
+  "Restarting",
+  "Started",
+  "Task Setup",
+]);
+
+/** The last event of a task that says what went wrong. */
+const failureOf = (task) => (task.Events ?? []).findLast((event) => !HOUSEKEEPING.has(event.Type));
+
+/** Why an allocation failed: the first of its failed tasks that tells. */
+function failures(alloc) {
+  if (alloc.ClientStatus !== "failed") return null;
+  const told = Object.values(alloc.TaskStates ?? {})
+    .filter((task) => task.Failed)
+    .map(failureOf)
+    .find(Boolean);
+  return told ? h("span", { class: "dim why" }, ` ${told.DisplayMessage || told.Type}`) : null;
+}
 
 function healthOf(alloc) {
   const status = alloc.DeploymentStatus;
@@ -166,7 +193,7 @@ function taskRow(task, alloc, stats, visit) {
   const use = stats?.Tasks?.[task.name]?.ResourceUsage;
   const allotted = alloc.AllocatedResources?.Tasks?.[task.name];
   const state = task.State === "dead" ? (task.Failed ? "failed" : "complete") : (task.State ?? "pending");
-  const last = (task.Events ?? []).at(-1);
+  const last = (state === "failed" ? failureOf(task) : null) ?? (task.Events ?? []).at(-1);
   const cpu = allotted?.Cpu?.CpuShares ?? 0;
   const memory = allotted?.Memory?.MemoryMB ?? 0;
   const used = (use?.MemoryStats?.RSS || use?.MemoryStats?.Usage || 0) / 1_048_576;
@@ -335,7 +362,8 @@ async function followOne(alloc, task, kind, signal) {
     follow: LIVE.includes(alloc.ClientStatus),
   };
   const path = `client/fs/logs/${alloc.ID}`;
-  pane.replaceChildren(h("span", { class: "dim" }, "Nothing written yet."));
+  const empty = query.follow ? "Nothing written yet." : "Nothing was written.";
+  pane.replaceChildren(h("span", { class: "dim" }, empty));
   let begun = false;
   const take = (text) => {
     if (signal.aborted) return;

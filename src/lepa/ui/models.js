@@ -72,6 +72,8 @@ function replicas(job) {
 }
 
 const milliseconds = (value) => (value ? `${value < 10 ? value.toFixed(1) : Math.round(value)} ms` : "–");
+/** Answers out of the cache take next to no time. */
+const latency = (value, answers) => (answers && value < 0.05 ? "< 0.1 ms" : milliseconds(value));
 const rate = (value) => (value < 0 ? "–" : value < 10 ? value.toFixed(1) : String(Math.round(value)));
 
 function shown(cluster) {
@@ -99,8 +101,8 @@ function shown(cluster) {
       each.policy.replace("SelectionPolicy", ""),
       rate(each.rate_1min),
       each.predictions ? `${Math.round((100 * each.defaults) / each.predictions)} %` : "–",
-      milliseconds(each.p50_ms),
-      [milliseconds(each.p99_ms), each.p99_ms > each.slo_ms ? [" ", badge("too slow", "bad")] : null],
+      latency(each.p50_ms, each.predictions),
+      [latency(each.p99_ms, each.predictions), each.p99_ms > each.slo_ms ? [" ", badge("too slow", "bad")] : null],
       milliseconds(each.slo_ms),
     ),
   );

@@ -144,3 +144,13 @@ def test_who_leaves_a_deployment_is_told_that_it_goes_on(
     done = lepa(*STOP)
     assert done.code == 130
     assert "The deployment goes on; follow it again with `lepa deployment status -monitor 44444444`" in done.error
+
+
+def test_a_deployment_tells_why_allocations_are_unhealthy(stopping: FakeAgent, lepa: Run) -> None:
+    state = {"Failed": True, "Events": [{"Type": "Terminated", "DisplayMessage": "Exit Code: 1"}]}
+    failed = alloc_stub(DeploymentStatus={"Healthy": False}, TaskStates={"web": state})
+    stopping.on(f"GET /v1/evaluation/{EVALUATION}", evaluation(DeploymentID=DEPLOYMENT))
+    stopping.on(f"GET /v1/deployment/{DEPLOYMENT}", deployment("failed", unhealthy_allocs=1))
+    stopping.on(f"GET /v1/deployment/allocations/{DEPLOYMENT}", [failed, alloc_stub()])
+    done = lepa(*STOP)
+    assert (done.code, done.out.count('Allocation "11111111", task "web": Exit Code: 1')) == (1, 1)
