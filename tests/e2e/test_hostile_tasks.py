@@ -19,6 +19,8 @@ pytestmark = pytest.mark.oci
 PIDS, DISK_MB, DATA_MB = 60, 48, 16
 KILLS = 5
 """Of the first process of each of two tasks."""
+BUSY_S = 60.0
+"""What takes a second may take so long where other tests want the same cores."""
 COUNTING = "n=0; while :; do n=$((n+1)); echo line $n; sleep 0.1; done"
 BOMB = "b() { b | b & }; b; sleep 600"
 HOG = "x=aaaaaaaa; while :; do x=$x$x; done"
@@ -69,7 +71,7 @@ def neighbour_goes_on(agent: Agent) -> None:
     alloc = agent.get(f"/v1/allocation/{stub['ID']}")
     assert time.monotonic() - started < 2.0
     assert (alloc["ClientStatus"], alloc["TaskStates"]["main"]["Restarts"]) == ("running", 0)
-    eventually(lambda: agent.output(stub["ID"], "main")[-20:] != before)
+    eventually(lambda: agent.output(stub["ID"], "main")[-20:] != before, BUSY_S)
 
 
 def dead(alloc: Any) -> bool:
@@ -202,13 +204,13 @@ def test_a_killed_supervisor_is_replaced_and_the_tasks_go_on(agent: Agent) -> No
     Case B182.
     """
     agent.run(isolated("guest", "echo up; while [ ! -e /alloc/data/end ]; do sleep 0.05; done; exit 0"))
-    (stub,) = agent.running("guest")
-    eventually(lambda: agent.output(stub["ID"], "main"))
+    (stub,) = agent.running("guest", within_s=BUSY_S)
+    eventually(lambda: agent.output(stub["ID"], "main"), BUSY_S)
     os.kill(_pid(agent, lambda command: "lepa.drivers.supervisor" in command), signal.SIGKILL)
     neighbour_goes_on(agent)
     assert agent.get(f"/v1/allocation/{stub['ID']}")["ClientStatus"] == "running"
     (agent.folder.parent / "disk" / stub["ID"] / "alloc" / "data" / "end").touch()
-    alloc = agent.alloc_until(stub["ID"], dead)
+    alloc = agent.alloc_until(stub["ID"], dead, within_s=BUSY_S)
     assert alloc["ClientStatus"] == "failed"
     assert "not known" in end_of(alloc)["Details"]["exit_message"]
 

@@ -5,6 +5,7 @@ lepa.drivers.supervisor.tasks, lepa.drivers.supervisor.sessions and lepa.drivers
 """
 
 import asyncio
+import errno
 import os
 import signal
 import stat
@@ -18,6 +19,7 @@ from tests.integration.conftest import MakeTask
 from tests.integration.test_raw_exec_driver import ESCAPE, processes_with, until
 
 from lepa.drivers.raw_exec import RawExec, RawExecSettings
+from lepa.drivers.supervisor import client
 from lepa.drivers.supervisor.client import Supervisor
 from lepa.drivers.supervisor.messages import Command, LogFiles, TaskSpec
 from lepa.kit.sources import SystemClock
@@ -134,6 +136,27 @@ async def test_after_its_own_death_it_finds_the_tasks_again_and_no_line_is_lost(
     assert ended.exit.code != 0
     assert "exit code is not known" in ended.exit.error
     assert (tmp_path / f"{TASK}.stdout.0").read_text() == lines(200)
+
+
+async def test_a_dead_supervisor_is_replaced_once_the_host_can_start_processes_again(
+    supervisor: Supervisor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As when a fork bomb has taken them all."""
+    refused = []
+
+    def run_quietly(command: list[str]) -> subprocess.CompletedProcess[bytes]:
+        if len(refused) < 3:
+            refused.append(command)
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        return unhindered(command)
+
+    unhindered = client._run_quietly
+    monkeypatch.setattr(client, "_run_quietly", run_quietly)
+    await supervisor.start(spec(tmp_path, TASK, "sleep 600"))
+    os.kill(supervisor.pid, signal.SIGKILL)
+    async with asyncio.timeout(60):
+        await supervisor.stop(TASK, signal.SIGTERM, 0)
+    assert len(refused) == 3
 
 
 async def test_a_task_that_ended_while_nobody_watched_is_not_called_a_success(

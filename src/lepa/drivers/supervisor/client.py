@@ -266,16 +266,20 @@ class Supervisor:
         return reader
 
     async def _dial(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Connect, starting a supervisor when none listens. Raises LepaError: want of processes or descriptors too."""
         deadline = self._clock.now() + SPAWN_TIMEOUT_S
-        while True:
-            try:
-                return await _connect(self._directory)
-            except (ConnectionRefusedError, FileNotFoundError):
-                if self._clock.now() > deadline:
-                    raise LepaError(
-                        "internal", f"no supervisor could be started in {self._directory}; see supervisor.log there"
-                    ) from None
-            await self._spawn()
+        try:
+            while True:
+                try:
+                    return await _connect(self._directory)
+                except (ConnectionRefusedError, FileNotFoundError):
+                    if self._clock.now() > deadline:
+                        raise LepaError(
+                            "internal", f"no supervisor could be started in {self._directory}; see supervisor.log there"
+                        ) from None
+                await self._spawn()
+        except OSError as error:
+            raise LepaError("internal", f"the supervisor of {self._directory} cannot be reached: {error}") from error
 
     async def _spawn(self) -> None:
         """Start a supervisor; harmless when another one is just starting."""
