@@ -641,7 +641,7 @@ class TestProcesses:
             await servers.status(bad.id, "running")
         servers.forget(bad.id)
         state = LocalState(tmp_path / "node/state.db")
-        await state._save("update allocations set value = ? where id = ?", b"", bad.id)
+        await state._put("allocations", bad.id, b"")
         state.close()
         async with raw_client() as client:
             await servers.status(good.id, "running")

@@ -68,7 +68,7 @@ def check_folder(folder: Path, kind: Kind) -> None:
 def check_cluster_id(folder: Path, cluster: str) -> None:
     """Note which state an external etcd holds; raise LepaError(conflict) when it was another one before."""
     path = folder / CLUSTER_FILE
-    before = path.read_text().strip() if path.exists() else ""
+    before = path.read_text(errors="replace").strip() if path.exists() else ""
     if before and before != cluster:
         raise conflict(
             f"the data directory of this server belongs to the cluster {before}, and the etcd holds {cluster}: correct "

@@ -12,6 +12,7 @@ import os
 import queue
 import sqlite3
 import threading
+import zlib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -19,6 +20,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from lepa.drivers.protocol import TaskHandle, TaskNetwork
+from lepa.kit import sqlite_log
 from lepa.model.allocation import Allocation, AllocNetworkStatus, TaskState
 from lepa.model.errors import LepaError
 from lepa.model.wire import Wire, from_msgpack, to_msgpack
@@ -34,6 +36,10 @@ create table if not exists networks (alloc_id text primary key, value blob not n
 create table if not exists tasks
     (alloc_id text, task text, value blob not null, primary key (alloc_id, task)) without rowid;
 """
+TABLES = {"facts", "allocations", "networks", "tasks"}
+FORMAT = 1
+"""Raised when an older lepa could no longer read the file. 0: without checksums; it is brought to 1 when opened."""
+SUM_BYTES = 4
 QUEUE_MAX = 10_000
 GROUP_MAX = 500
 
@@ -109,58 +115,116 @@ class LocalState:
         self._queue: queue.Queue[_Write | None] = queue.Queue(QUEUE_MAX)
         path.parent.mkdir(parents=True, exist_ok=True)
         self._db = self._open()
-        self._facts = {name: value.decode() for name, value in self._db.execute("select name, value from facts")}
-        stored = self._db.execute("select alloc_id, value from networks")
-        self._networks = {name: _decoded(value, NetworkRecord) or NetworkRecord() for name, value in stored}
+        try:
+            self._facts = self._read_facts()
+            stored = self._db.execute("select alloc_id, value from networks").fetchall()
+            networks = {name: _decoded(value, NetworkRecord, "networks", name) for name, value in stored}
+            self._networks = {name: record or NetworkRecord() for name, record in networks.items()}
+            self._damaged = {name for name, record in networks.items() if record is None}
+        except (sqlite3.Error, UnicodeError) as error:
+            self._db.close()
+            raise self._unreadable(error) from error
         self._thread = threading.Thread(target=self._run, name="client-state", daemon=True)
         self._thread.start()
 
     def _open(self) -> sqlite3.Connection:
         try:
+            if self._path.exists() and not self._path.stat().st_size:
+                log.warning("the node's state file is empty: this is a new node path=%s", self._path)
             _keep_private(self._path)
+            state = sqlite_log.look(self._path)
+            if state.damage:
+                raise self._unreadable(state.damage)
+            if state.left_out:
+                log.warning("a last write was not whole and was left out, as after a power cut path=%s", self._path)
+            if self._path.stat().st_size:
+                with contextlib.closing(sqlite3.connect(f"{self._path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+                    self._check(db)
             db = sqlite3.connect(self._path, check_same_thread=False, isolation_level=None)
-            db.execute("pragma journal_mode=wal")
-            db.execute("pragma synchronous=full")
-            db.executescript(SCHEMA)
-        except (sqlite3.DatabaseError, OSError) as error:
+            try:
+                db.execute("pragma journal_mode=wal")
+                db.execute("pragma synchronous=full")
+                db.executescript(SCHEMA)
+                _add_sums(db)
+            except BaseException:
+                db.close()
+                raise
+        except (sqlite3.Error, OSError, UnicodeError) as error:
+            raise self._unreadable(error) from error
+        return db
+
+    def _check(self, db: sqlite3.Connection) -> None:
+        """Refuse what is damaged as a whole, or newer than this program."""
+        found = "; ".join(row[0] for row in db.execute("pragma quick_check(3)"))
+        if found != "ok":
+            raise self._unreadable(found)
+        (written,) = db.execute("pragma user_version").fetchone()
+        if written > FORMAT:
             raise LepaError(
                 "invalid",
-                f"the node's state file {self._path} cannot be read ({error}); move it away to start with a new node "
-                "identity: tasks that still run will then not be found again",
-            ) from error
-        return db
+                f"the node's state file {self._path} was written by a newer lepa (format {written}); upgrade this one",
+            )
+        tables = {name for (name,) in db.execute("select name from sqlite_master where type = 'table'")}
+        if written and tables != TABLES:
+            raise self._unreadable(f"its tables are {', '.join(sorted(tables)) or 'gone'}")
+
+    def _unreadable(self, reason: object) -> LepaError:
+        return LepaError(
+            "invalid",
+            f"the node's state file {self._path} cannot be read ({reason}); move it away to start with a new node "
+            "identity: tasks that still run will then not be found again",
+        )
+
+    def _read_facts(self) -> dict[str, str]:
+        facts = {}
+        for name, stored in self._db.execute("select name, value from facts").fetchall():
+            if (value := _checked(stored, "facts", name)) is None:
+                raise self._unreadable(f"what it says of {name!r} does not fit its checksum")
+            facts[name] = value.decode()
+        if not facts and self._db.execute("select 1 from allocations").fetchone():
+            raise self._unreadable("it holds allocations and does not say whose")
+        return facts
 
     def facts(self) -> dict[str, str]:
         """Small facts by name, such as the node's id and secret."""
         return dict(self._facts)
 
     def load(self) -> Contents:
-        """All allocations with their tasks' records, and what cannot be understood."""
+        """All allocations with their tasks' records, and what cannot be understood.
+
+        Of a damaged record of a task, what can be made out serves to find and end the task.
+        """
         tasks: dict[str, dict[str, TaskRecord]] = {}
-        for alloc_id, task, value in self._db.execute("select alloc_id, task, value from tasks"):
-            if (record := _decoded(value, TaskRecord)) is not None:
+        damaged = set(self._damaged)
+        for alloc_id, task, value in self._db.execute("select alloc_id, task, value from tasks").fetchall():
+            record = _decoded(value, TaskRecord, "tasks", alloc_id, task)
+            if record is None:
+                damaged.add(alloc_id)
+                record = _guessed(value, TaskRecord)
+            if record is not None:
                 tasks.setdefault(alloc_id, {})[task] = record
-        contents = Contents([], {})
-        for alloc_id, value in self._db.execute("select id, value from allocations"):
-            found = tasks.pop(alloc_id, {})
-            if (alloc := _decoded(value, Allocation)) is not None:
-                contents.allocations.append(Remembered(alloc, found))
+        contents = Contents([], tasks)
+        for alloc_id, value in self._db.execute("select id, value from allocations").fetchall():
+            alloc = _decoded(value, Allocation, "allocations", alloc_id) if alloc_id not in damaged else None
+            if alloc is not None:
+                contents.allocations.append(Remembered(alloc, tasks.pop(alloc_id, {})))
             else:
-                log.error("allocation's record cannot be read; what is left of it is removed alloc_id=%s", alloc_id)
-                contents.unreadable[alloc_id] = found
+                tasks.setdefault(alloc_id, {})
+        for alloc_id in contents.unreadable:
+            log.error("allocation's record cannot be read; what is left of it is removed alloc_id=%s", alloc_id)
         return contents
 
     async def save_facts(self, facts: dict[str, str]) -> None:
         """Remember small facts."""
         self._facts |= facts
         for name, value in facts.items():
-            await self._save("insert or replace into facts values (?, ?)", name, value.encode())
+            await self._put("facts", name, value.encode())
 
     async def drop_facts(self, names: Iterable[str]) -> None:
         """Forget small facts."""
         for name in names:
             self._facts.pop(name, None)
-            await self._save("delete from facts where name = ?", name)
+            await self._save("delete from facts where name = ?", (name,))
 
     def network(self, alloc_id: str) -> NetworkRecord | None:
         """What is known of an allocation's network."""
@@ -173,35 +237,36 @@ class LocalState:
     async def save_network(self, alloc_id: str, record: NetworkRecord) -> None:
         """Remember a network; returns when it is on disk."""
         self._networks[alloc_id] = record
-        await self._save("insert or replace into networks values (?, ?)", alloc_id, to_msgpack(record))
+        await self._put("networks", alloc_id, to_msgpack(record))
 
     async def drop_network(self, alloc_id: str) -> None:
         """Forget a network."""
         self._networks.pop(alloc_id, None)
-        await self._save("delete from networks where alloc_id = ?", alloc_id)
+        await self._save("delete from networks where alloc_id = ?", (alloc_id,))
 
     async def save_allocation(self, alloc: Allocation) -> None:
         """Remember an allocation, with its job."""
-        await self._save("insert or replace into allocations values (?, ?)", alloc.id, to_msgpack(alloc))
+        await self._put("allocations", alloc.id, to_msgpack(alloc))
 
     async def save_task(self, alloc_id: str, task: str, record: TaskRecord) -> None:
         """Remember a task; returns when it is on disk."""
-        await self._save("insert or replace into tasks values (?, ?, ?)", alloc_id, task, to_msgpack(record))
+        await self._put("tasks", alloc_id, task, to_msgpack(record))
 
     def note_task(self, alloc_id: str, task: str, record: TaskRecord) -> None:
         """The same without waiting."""
-        write = _Write(
-            "insert or replace into tasks values (?, ?, ?)", (alloc_id, task, to_msgpack(record)), None, None
-        )
+        write = _Write(*_row("tasks", alloc_id, task, to_msgpack(record)), None, None)
         with contextlib.suppress(queue.Full):
             self._queue.put_nowait(write)
 
     async def forget(self, alloc_id: str) -> None:
         """Forget an allocation and its tasks: the tasks first, because they are found through the allocation."""
-        await self._save("delete from tasks where alloc_id = ?", alloc_id)
-        await self._save("delete from allocations where id = ?", alloc_id)
+        await self._save("delete from tasks where alloc_id = ?", (alloc_id,))
+        await self._save("delete from allocations where id = ?", (alloc_id,))
 
-    async def _save(self, statement: str, *values: str | bytes) -> None:
+    async def _put(self, table: str, *values: str | bytes) -> None:
+        await self._save(*_row(table, *values))
+
+    async def _save(self, statement: str, values: tuple[str | bytes, ...]) -> None:
         loop = asyncio.get_running_loop()
         done: asyncio.Future[None] = loop.create_future()
         try:
@@ -246,11 +311,58 @@ class LocalState:
         self._db.close()
 
 
-def _decoded(value: bytes, kind: type[W]) -> W | None:
+def _row(table: str, *values: str | bytes) -> tuple[str, tuple[str | bytes, ...]]:
+    """How a row is written: the last of the values gets its checksum."""
+    *names, value = values
+    assert isinstance(value, bytes)
+    marks = ", ".join("?" * len(values))
+    return f"insert or replace into {table} values ({marks})", (*names, value + _sum(value, table, *map(str, names)))
+
+
+def _sum(value: bytes, *place: str) -> bytes:
+    return zlib.crc32(value, zlib.crc32("\0".join(place).encode())).to_bytes(SUM_BYTES, "big")
+
+
+def _checked(stored: bytes, *place: str) -> bytes | None:
+    """The value of the row of a table that `place` names, None when it does not fit its checksum."""
+    if not isinstance(stored, bytes):
+        return None
+    value = stored[:-SUM_BYTES]
+    return value if _sum(value, *place) == stored[-SUM_BYTES:] else None
+
+
+def _decoded(stored: bytes, kind: type[W], *place: str) -> W | None:
+    value = _checked(stored, *place)
+    return None if value is None else _understood(value, kind)
+
+
+def _guessed(stored: bytes, kind: type[W]) -> W | None:
+    return _understood(stored[:-SUM_BYTES], kind)
+
+
+def _understood(value: bytes, kind: type[W]) -> W | None:
     try:
         return from_msgpack(value, kind)
     except (msgspec.MsgspecError, TypeError):
         return None
+
+
+def _add_sums(db: sqlite3.Connection) -> None:
+    """Bring a file of the format before to this one."""
+    if db.execute("pragma user_version").fetchone() == (FORMAT,):
+        return
+    db.execute("begin")
+    for table, names in (
+        ("facts", "name"),
+        ("allocations", "id"),
+        ("networks", "alloc_id"),
+        ("tasks", "alloc_id, task"),
+    ):
+        rows = db.execute(f"select {names}, value from {table}").fetchall()
+        for row in rows:
+            db.execute(*_row(table, *row))
+    db.execute(f"pragma user_version = {FORMAT}")
+    db.execute("commit")
 
 
 def _tell(group: Iterable[_Write], error: Exception | None) -> None:

@@ -6,7 +6,8 @@ server of a region has the same one, in a file of mode 0600 below its data direc
     derived     from the gossip key, which all servers share anyway: HKDF-SHA256 (RFC 5869), so each makes the same one;
     made        by chance where there is no gossip key, which is right for one server. A second one gets a copy.
 
-Once written the file counts, also when the gossip key is changed later.
+Once written the file counts, also when the gossip key is changed later. Behind the key stands its name, which shows
+whether the key is still as it was written; a file of another program may hold the key alone.
 """
 
 import base64
@@ -70,21 +71,24 @@ def _write(path: Path, key: bytes) -> None:
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         os.fchmod(descriptor, 0o600)
-        file.write(base64.b64encode(key) + b"\n")
+        file.write(base64.b64encode(key) + b"\n" + KeyEncryptionKey(key).id.encode() + b"\n")
         file.flush()
         os.fsync(descriptor)
     os.replace(draft, path)
 
 
 def _read(path: Path) -> bytes:
+    encoded, _, name = path.read_bytes().strip().partition(b"\n")
     try:
-        key = base64.b64decode(path.read_bytes().strip(), validate=True)
+        key = base64.b64decode(encoded.strip(), validate=True)
     except ValueError:
         key = b""
     if len(key) != SIZE:
-        raise LepaError(
-            "invalid",
-            f"{path} does not hold a key of {SIZE} octets in base64; "
-            "put the file of another server, or of a backup, there",
-        )
+        raise _unfit(path, f"does not hold a key of {SIZE} octets in base64")
+    if name and name.strip() != KeyEncryptionKey(key).id.encode():
+        raise _unfit(path, "is damaged: its key does not fit the name behind it")
     return key
+
+
+def _unfit(path: Path, how: str) -> LepaError:
+    return LepaError("invalid", f"{path} {how}; put the file of another server, or of a backup, there")

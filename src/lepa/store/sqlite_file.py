@@ -6,16 +6,24 @@ the file is opened again. A new file is made aside and renamed, so a half-made o
 
 What cannot be opened is refused with a sentence and left exactly as it was: checks run on a read-only connection.
 A lock file keeps a second process out; the lock goes with the process that holds it, however it ends.
+
+SQLite does not see a bit that the disk has changed inside a value, nor that its log was cut short. So each object has
+a checksum of all that is kept of it, which is checked at the start and whenever it is read; the log is looked at
+(`kit.sqlite_log`); and the lock file notes the revision that was acknowledged last, unsynced, after the sync of the
+commit: a file that ends earlier has lost something.
 """
 
 import contextlib
 import fcntl
+import logging
 import os
 import sqlite3
-from collections.abc import Iterator, Sequence
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from lepa.kit import sqlite_log
 from lepa.model.errors import LepaError, conflict, invalid
 from lepa.store.protocol import Change, Committed, Entry, Fence, Fenced, Image, Put, Read, Txn
 from lepa.store.revisions import holds
@@ -23,28 +31,55 @@ from lepa.store.revisions import holds
 APPLICATION_ID: Final = 0x6C657061
 """Marks the file as ours ("lepa" in ASCII), in SQLite's header."""
 
-FORMAT: Final = 1
-"""Raised when an older lepa could no longer read the file."""
+FORMAT: Final = 2
+"""Raised when an older lepa could no longer read the file. 1: without checksums; it is brought to 2 when opened."""
 
 CHECKPOINT_PAGES: Final = 4_000
 """Pages (4 KiB) in the log after which SQLite copies them into the file: 16 MiB, some hundred commits."""
 
+_PROCESS_BYTES: Final = 12
+_REVISION_DIGITS: Final = 20
+"""The lock file: a line with the process, then a line with the revision that was acknowledged last."""
+
 _SCHEMA: Final = f"""
     CREATE TABLE objects (
         key TEXT PRIMARY KEY, value BLOB NOT NULL,
-        created INTEGER NOT NULL, modified INTEGER NOT NULL, lease INTEGER NOT NULL
+        created INTEGER NOT NULL, modified INTEGER NOT NULL, lease INTEGER NOT NULL, sum INTEGER NOT NULL
     );
     CREATE INDEX objects_by_lease ON objects (lease) WHERE lease != 0;
-    CREATE TABLE state (revision INTEGER NOT NULL);
-    INSERT INTO state VALUES (0);
+    CREATE TABLE state (revision INTEGER NOT NULL, sum INTEGER NOT NULL);
+    INSERT INTO state VALUES (0, {zlib.crc32(b"0")});
     PRAGMA application_id = {APPLICATION_ID};
     PRAGMA user_version = {FORMAT};
 """
-_PUT: Final = """
-    INSERT INTO objects VALUES (?1, ?2, ?3, ?3, ?4)
-    ON CONFLICT (key) DO UPDATE SET value = ?2, modified = ?3, lease = ?4 RETURNING created
+_FROM_1: Final = f"""
+    BEGIN IMMEDIATE;
+    ALTER TABLE objects ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE state ADD COLUMN sum INTEGER NOT NULL DEFAULT 0;
+    UPDATE objects SET sum = object_sum(key, value, modified, lease) + created;
+    UPDATE state SET sum = revision_sum(revision);
+    PRAGMA user_version = {FORMAT};
+    COMMIT;
 """
+_PUT: Final = """
+    INSERT INTO objects VALUES (?1, ?2, ?3, ?3, ?4, ?5 + ?3)
+    ON CONFLICT (key) DO UPDATE SET value = ?2, modified = ?3, lease = ?4, sum = ?5 + created RETURNING created
+"""
+_ALL: Final = "SELECT key, value, created, modified, lease, sum FROM objects"
+_BESIDE_THE_CONTENT: Final = (
+    "SQLITE_IOERR",
+    "SQLITE_CANTOPEN",
+    "SQLITE_BUSY",
+    "SQLITE_READONLY",
+    "SQLITE_FULL",
+    "SQLITE_PERM",
+    "SQLITE_AUTH",
+    "SQLITE_NOMEM",
+)
 _LOST_SYNCS: Final = frozenset({"SQLITE_IOERR_FSYNC", "SQLITE_IOERR_DIR_FSYNC"})
+
+
+log = logging.getLogger(__name__)
 
 
 class EndLease(NamedTuple):
@@ -78,13 +113,14 @@ class SqliteFile:
         """Open or create. Raises LepaError with a sentence when the file is taken, damaged or not ours."""
         self.path = path
         self._lost_sync: Exception | None = None
-        self._lock = _locked(path)
+        self._lock, acknowledged = _locked(path)
         try:
             if not path.exists():
-                _create(path)
-            self._reader = _checked_reader(path)
+                _create(path, acknowledged)
+            self._reader = _checked_reader(path, acknowledged)
             self._writer = _connect(path, "rw")
             self._set_up()
+            _note(self._lock, self.revision)
         except BaseException:
             os.close(self._lock)
             raise
@@ -94,6 +130,10 @@ class SqliteFile:
             self._writer.execute("PRAGMA journal_mode = WAL")
             self._writer.execute("PRAGMA synchronous = FULL")
             self._writer.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+            if self._writer.execute("PRAGMA user_version").fetchone() == (1,):
+                self._writer.create_function("object_sum", 4, _object_sum, deterministic=True)
+                self._writer.create_function("revision_sum", 1, _revision_sum, deterministic=True)
+                self._writer.executescript(_FROM_1)
             self.revision: int = self._writer.execute("SELECT revision FROM state").fetchone()[0]
         self._drop_leased()
 
@@ -111,10 +151,9 @@ class SqliteFile:
             try:
                 revision = self._reader.execute("SELECT revision FROM state").fetchone()[0]
                 rows = self._reader.execute(
-                    "SELECT key, value, created, modified FROM objects WHERE key >= ? AND key < ? ORDER BY key",
-                    (prefix, prefix + "\U0010ffff"),
+                    f"{_ALL} WHERE key >= ? AND key < ? ORDER BY key", (prefix, prefix + "\U0010ffff")
                 )
-                return Read(revision, list(map(Entry._make, rows)))
+                return Read(revision, list(_sound(rows, self.path)))
             finally:
                 self._reader.execute("COMMIT")
 
@@ -159,8 +198,10 @@ class SqliteFile:
                 changes.extend(made)
             results.append(refusal or Committed(True, revision))
         if changes or replaced:
-            self._writer.execute("UPDATE state SET revision = ?", (revision,))
+            self._writer.execute("UPDATE state SET revision = ?, sum = ?", (revision, _revision_sum(revision)))
         self._writer.execute("COMMIT")
+        if revision != self.revision:
+            _note(self._lock, revision)
         self.revision = revision
         return Group(results, changes, replaced)
 
@@ -169,8 +210,17 @@ class SqliteFile:
         revision = max(revision, image.revision) + 1
         self._writer.execute("DELETE FROM objects")
         self._writer.executemany(
-            "INSERT INTO objects VALUES (?, ?, ?, ?, 0)",
-            ((entry.key, entry.value, entry.created, revision) for entry in image.entries),
+            "INSERT INTO objects VALUES (?, ?, ?, ?, 0, ?)",
+            (
+                (
+                    each.key,
+                    each.value,
+                    each.created,
+                    revision,
+                    _object_sum(each.key, each.value, revision, 0) + each.created,
+                )
+                for each in image.entries
+            ),
         )
         return revision
 
@@ -199,7 +249,8 @@ class SqliteFile:
         for operation in txn.operations:
             if isinstance(operation, Put):
                 key, value, lease = operation
-                (created,) = run(_PUT, (key, value, revision, lease)).fetchone()
+                found = _object_sum(key, value, revision, lease)
+                (created,) = run(_PUT, (key, value, revision, lease, found)).fetchone()
                 yield Change(key, value, created, revision)
             elif row := run("DELETE FROM objects WHERE key = ? RETURNING created", (operation.key,)).fetchone():
                 yield Change(operation.key, None, row[0], revision)
@@ -219,8 +270,8 @@ class SqliteFile:
 # Opening
 
 
-def _locked(path: Path) -> int:
-    """The lock file's descriptor, locked for this process."""
+def _locked(path: Path) -> tuple[int, int]:
+    """The lock file's descriptor, locked for this process, and the revision that was acknowledged last, if noted."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -229,23 +280,34 @@ def _locked(path: Path) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        holder = os.read(lock, 32).decode(errors="replace").strip()
+        holder = os.pread(lock, _PROCESS_BYTES, 0).decode(errors="replace").strip()
         os.close(lock)
         raise conflict(
             f"the state file {path} is in use by another agent{f' (process {holder})' if holder else ''}: "
             "stop that one, or give this one another data directory"
         ) from None
     with contextlib.suppress(OSError):  # a full disk: the number is for people only
-        os.truncate(lock, 0)
-        os.pwrite(lock, str(os.getpid()).encode(), 0)
-    return lock
+        os.pwrite(lock, f"{os.getpid():<{_PROCESS_BYTES - 1}}\n".encode(), 0)
+    noted = os.pread(lock, _REVISION_DIGITS, _PROCESS_BYTES)
+    return lock, int(noted) if noted.isdigit() else 0
 
 
-def _create(path: Path) -> None:
+def _note(lock: int, revision: int) -> None:
+    """Write down that a revision is acknowledged."""
+    with contextlib.suppress(OSError):  # a full disk: nothing is lost but a check
+        os.pwrite(lock, f"{revision:0{_REVISION_DIGITS}}\n".encode(), _PROCESS_BYTES)
+
+
+def _create(path: Path, acknowledged: int) -> None:
     if Path(f"{path}-wal").exists():
         raise invalid(
             f"the state file {path} is missing but its log {path}-wal is there: "
             "put the file back, or move the log away to begin with an empty state"
+        )
+    if acknowledged:
+        raise invalid(
+            f"the state file {path} is missing, and it held a state up to index {acknowledged}: put it back, "
+            f"or remove {path}.lock to begin with an empty state"
         )
     fresh = Path(f"{path}.new")
     with _explained(path):
@@ -269,12 +331,13 @@ def _sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _checked_reader(path: Path) -> sqlite3.Connection:
+def _checked_reader(path: Path, acknowledged: int) -> sqlite3.Connection:
     """A read-only connection to a file that is sound and ours."""
-    with _explained(path):
+    with _explained(path, opening=True):
         db = _connect(path, "ro")
         try:
             _check(db, path)
+            _check_end(db, path, acknowledged)
         except BaseException:
             db.close()
             raise
@@ -290,12 +353,52 @@ def _check(db: sqlite3.Connection, path: Path) -> None:
         raise not_ours(path)
     if written > FORMAT:
         raise invalid(f"the state file {path} was written by a newer lepa (format {written}); upgrade this one")
-    found = "; ".join(row[0] for row in db.execute("PRAGMA quick_check(3)"))
+    found = "; ".join(row[0] for row in db.execute("PRAGMA integrity_check(3)"))
     if found != "ok":
         raise damaged(path, found)
     (page_bytes,) = db.execute("PRAGMA page_size").fetchone()
     if path.stat().st_size % page_bytes and not _log_bytes(path):
         raise damaged(path, "its last page is not whole")
+    if written > 1:
+        ((revision, found),) = db.execute("SELECT revision, sum FROM state").fetchall()
+        if found != _revision_sum(revision):
+            raise damaged(path, "its index does not fit its checksum")
+        for entry in _sound(db.execute(_ALL), path):
+            if entry.modified > revision:
+                raise damaged(path, f"{entry.key} is newer than the index")
+
+
+def _check_end(db: sqlite3.Connection, path: Path, acknowledged: int) -> None:
+    """Whether all is there that was acknowledged."""
+    state = sqlite_log.look(path)
+    if state.damage:
+        raise damaged(path, state.damage)
+    if state.left_out:
+        log.warning("a last write was not whole and was left out, as after a power cut path=%s", path)
+    (revision,) = db.execute("SELECT revision FROM state").fetchone()
+    if revision < acknowledged:
+        raise invalid(
+            f"the state file {path} ends at index {revision}, and writes up to {acknowledged} were acknowledged: "
+            f"its log was cut short, or it is an older copy. Put the newest copy back, or remove {path}.lock to go on "
+            "without those writes"
+        )
+
+
+def _object_sum(key: str, value: bytes, modified: int, lease: int) -> int:
+    """The checksum of an object but for `created`, which SQL adds: it alone knows it before it writes."""
+    return zlib.crc32(value, zlib.crc32(f"{key}\0{modified}\0{lease}".encode()))
+
+
+def _revision_sum(revision: int) -> int:
+    return zlib.crc32(str(revision).encode())
+
+
+def _sound(rows: Iterable[tuple[str, bytes, int, int, int, int]], path: Path) -> Iterator[Entry]:
+    """Rows as entries, each checked."""
+    for key, value, created, modified, lease, found in rows:
+        if found != _object_sum(key, value, modified, lease) + created:
+            raise damaged(path, f"the object {key} does not fit its checksum")
+        yield Entry(key, value, created, modified)
 
 
 def _log_bytes(path: Path) -> int:
@@ -319,10 +422,13 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Path, *, opening: bool = False) -> Iterator[None]:
+    """Errors as sentences. opening: what SQLite cannot make sense of is damage."""
     try:
         yield
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeError, TypeError, ValueError) as error:
+        if opening and not _name(error).startswith((*_BESIDE_THE_CONTENT, "SQLITE_NOTADB")):
+            raise damaged(path, str(error)) from error
         raise explain(error, path) from error
 
 

@@ -42,7 +42,7 @@ async def test_an_unreadable_allocation_is_told_apart_with_its_tasks(tmp_path: P
     await state.save_task("bad", "web", RECORD)
     await state.save_allocation(make_alloc("good"))
     for raw in (b"", b"\xc1", b"\x93\x01"):
-        await state._save("insert or replace into allocations values (?, ?)", "bad", raw)
+        await state._put("allocations", "bad", raw)
         contents = state.load()
         assert [found.alloc.id for found in contents.allocations] == ["good"]
         assert contents.unreadable == {"bad": {"web": RECORD}}
