@@ -26,7 +26,6 @@ from lepa.client.local_state import Contents, LocalState, TaskRecord
 from lepa.drivers.protocol import TaskHandle
 from lepa.drivers.supervisor.journal import read_journal
 from lepa.drivers.supervisor.records import encode_record
-from lepa.kit import sqlite_log
 from lepa.model.allocation import Allocation, TaskState
 from lepa.model.errors import LepaError
 from lepa.server.key_file import KeyEncryptionKey, load_or_make
@@ -240,29 +239,6 @@ def test_whatever_a_power_cut_leaves_starts_with_all_that_was_acknowledged(tmp_p
             shutil.rmtree(folder)
         synced, held = written, after
     file.close()
-
-
-def test_a_log_is_damaged_only_where_a_sync_lies_behind(tmp_path: Path) -> None:
-    """R13, R14: what a power cut leaves is told apart from what was kept and cannot be read any more."""
-    file = SqliteFile(tmp_path / "state.db")
-    ends = []
-    for at in range(4):
-        file.commit([Request(Txn((Put(f"k/{at}", bytes([at]) * 20_000),)))])
-        ends.append((tmp_path / "state.db-wal").stat().st_size)
-    log = (tmp_path / "state.db-wal").read_bytes()
-    file.close()
-    assert sqlite_log.look_at(log) == sqlite_log.LogState()
-    for end in (*ends, 32, 31, 0):
-        assert sqlite_log.look_at(log[:end]) == sqlite_log.LogState()
-    assert sqlite_log.look_at(log[: ends[2] + 6_000]).damage == ""
-    assert sqlite_log.look_at(log[: ends[2] + 6_000]).left_out == 2
-    last = bytearray(log)
-    last[ends[2] + 100] ^= 1
-    assert sqlite_log.look_at(bytes(last)).damage == ""
-    for at in (100, ends[0] + 100, ends[2] - 100, 5, 20, 30):
-        changed = bytearray(log)
-        changed[at] ^= 1
-        assert sqlite_log.look_at(bytes(changed)).damage != "", at
 
 
 # What a node keeps
