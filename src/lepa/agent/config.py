@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from lepa.api.pages import POLICY
+from lepa.api.page_policy import POLICY
 from lepa.kit.durations import SECOND, parse_duration
 from lepa.model.errors import invalid
 

@@ -5,7 +5,7 @@ import re
 from msgspec import structs
 
 from lepa.agent.config import Config
-from lepa.api.pages import POLICY, PageSettings
+from lepa.api.page_policy import POLICY, PageSettings
 from lepa.model.errors import invalid
 
 LABEL_MAX = 64

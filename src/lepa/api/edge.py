@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 from aiohttp import web
 from msgspec.structs import replace
 
-from lepa.api.pages import PageSettings
+from lepa.api.page_policy import PageSettings
 from lepa.api.request import common, json_response, read_request, reply_response
 from lepa.kit.sources import Clock
 from lepa.kit.telemetry import Metrics

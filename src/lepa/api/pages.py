@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 from aiohttp import web
 
 import lepa
+from lepa.api.page_policy import PageSettings
 
 PREFIX: Final = "/ui/"
 ASSETS: Final = f"{PREFIX}assets/"
@@ -28,29 +29,7 @@ TYPES: Final[Mapping[str, str]] = {
     ".svg": "image/svg+xml",
 }
 """What is sent of the folder, by suffix."""
-POLICY: Final[Mapping[str, tuple[str, ...]]] = {
-    "default-src": ("'none'",),
-    "base-uri": ("'none'",),
-    "connect-src": ("'self'",),
-    "form-action": ("'none'",),
-    "frame-ancestors": ("'none'",),
-    "img-src": ("'self'", "data:"),
-    "script-src": ("'self'",),
-    "style-src": ("'self'",),
-}
-"""The content security policy where the configuration says nothing else: all of this agent, nothing inline."""
 _PLACE = re.compile(r"\{\{(\w+)\}\}")
-
-
-class PageSettings(NamedTuple):
-    """Settings of the pages. label: a short text shown on each, with two CSS colours ("" for the usual ones). policy:
-    the directives of the content security policy with their sources."""
-
-    enabled: bool = True
-    label: str = ""
-    label_background: str = ""
-    label_color: str = ""
-    policy: Mapping[str, tuple[str, ...]] = POLICY
 
 
 class PageFile(NamedTuple):

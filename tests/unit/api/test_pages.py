@@ -10,7 +10,8 @@ from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 from yarl import URL
 
-from lepa.api.pages import FOLDER, POLICY, PageSettings, add_pages, page_files, page_headers
+from lepa.api.page_policy import POLICY, PageSettings
+from lepa.api.pages import FOLDER, add_pages, page_files, page_headers
 
 Made = Callable[[PageSettings], Awaitable[TestClient[Any, Any]]]
 SCRIPTS = sorted(FOLDER.glob("*.js"))
