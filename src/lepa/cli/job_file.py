@@ -82,7 +82,7 @@ def _download(url: str) -> bytes:
         with urlopen(url, timeout=DOWNLOAD_TIMEOUT_S) as response:
             data: bytes = response.read(DOWNLOAD_MAX)
     except (OSError, HTTPException) as error:
-        raise invalid(f"cannot download {url}: {error}") from error
+        raise invalid(f"cannot download {url}: {getattr(error, 'reason', None) or error}") from error
     return data
 
 

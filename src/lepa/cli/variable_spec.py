@@ -7,7 +7,7 @@ from typing import Any
 
 from lepa.cli.output import Json, moment, pairs, pretty_json
 from lepa.cli.session import Shape, read_input
-from lepa.kit.durations import rfc3339
+from lepa.kit.durations import SECOND, rfc3339
 from lepa.model.errors import conflict, invalid
 
 MEMBERS = ("Namespace", "Path", "CreateIndex", "ModifyIndex", "CreateTime", "ModifyTime", "Items", "Lock")
@@ -109,8 +109,8 @@ def as_table(variable: Json) -> str:
 
 
 def when(value: int) -> str:
-    """A moment as the API writes it."""
-    return rfc3339(moment(value))
+    """A moment, to the second."""
+    return rfc3339(moment(value) // SECOND * SECOND)
 
 
 def as_hcl(variable: Json) -> str:

@@ -83,6 +83,10 @@ def _json_job(report: Reporter) -> dict[str, Any] | None:
     if not isinstance(wrapped, dict):
         report.error(0, 1, "Invalid job", 'The value of "Job" must be an object.')
         return None
+    if "job" in found and wrapped and all(isinstance(value, dict) for value in wrapped.values()):
+        detail = 'Write HCL, or the API\'s JSON, as in {"Job": {"ID": "web", ...}}.'
+        report.error(0, 1, "HCL as JSON is not read", detail)
+        return None
     return wrapped
 
 

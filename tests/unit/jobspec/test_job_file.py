@@ -52,6 +52,7 @@ def test_json_may_be_bare_or_wrapped(wrapped: dict[str, object]) -> None:
     [
         ('{"Job": {\n"ID": }}', "f:2,7-8: Invalid JSON; Expecting value."),
         ('{"Job": 5}', 'f:1,1-2: Invalid job; The value of "Job" must be an object.'),
+        ('{"job": {"web": {"group": {}}}}', "HCL as JSON is not read; Write HCL, or the API's JSON"),
         ('{"a": Infinity}', "Infinity is not a number in JSON"),
         ('{"a": ' + "[" * 100_000, "The values are nested too deeply."),
         ('{"a": ' + "[" * 500 + "]" * 500 + "}", "nested more than 100 levels deep"),
