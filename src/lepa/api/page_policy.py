@@ -1,4 +1,4 @@
-"""Pure: what may be set of the pages for a browser: apart from them, so that reading a configuration loads no web server."""
+"""Pure: what may be set of the pages for a browser, apart from them: a configuration loads no web server."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
