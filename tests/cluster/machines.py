@@ -62,6 +62,15 @@ class Machine:
             self.end()
             raise RuntimeError(f"this host lets the test bed make no namespaces: {said.strip()}")
         (self.pid,) = children(self._holder.pid)
+        self._mounts_at_first = self._mounts()
+
+    def _mounts(self) -> int:
+        return len(Path(f"/proc/{self.pid}/mounts").read_text().splitlines())
+
+    @property
+    def mounts(self) -> int:
+        """How many there are since it was switched on: it began with those that this host had at that moment."""
+        return self._mounts() - self._mounts_at_first
 
     @property
     def is_on(self) -> bool:

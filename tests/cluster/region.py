@@ -295,7 +295,7 @@ def holdings(agent: ClusterAgent) -> dict[str, int]:
         "descriptors": len(list((process / "fd").iterdir())),
         "threads": len(list((process / "task").iterdir())),
         "processes": len(machine.pids()),
-        "mounts": len(Path(f"/proc/{machine.pid}/mounts").read_text().splitlines()),
+        "mounts": machine.mounts,
         "network namespaces": len(list(named.iterdir())) if named.is_dir() else 0,
         "temporary files": len(list(agent.temporary.iterdir())),
     }
