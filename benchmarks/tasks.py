@@ -1,7 +1,7 @@
 """How fast tasks start, what their supervisor weighs, and how fast it carries their output.
 
 Expected on two quiet cores, medians: `tasks.start.raw_exec` 1,300/s, at least 0.3 of a bare posix_spawn loop (3,000/s;
-a task costs a cgroup, two pipes, two journal lines and a round trip more: 0.45 ms CPU in the supervisor and 0.15 ms in
+a task costs a cgroup, two pipes, two journal lines and a round trip more: 0.55 ms CPU in the supervisor and 0.15 ms in
 the agent, where a fork in place of posix_spawn took 2.1 ms and its child 1.7 ms more). The loop makes a session for
 each process, as a task has one: that costs nothing on quiet cores, but where others compete for them the kernel's
 autogroups let the first process of a new session wait for its turn (5 ms in place of 0.7 at load 5), and whoever
