@@ -182,7 +182,7 @@ class TestArtifacts:
         assert "escapes" in " ".join(told.display_message for told in failed.task_states["web"].events)
 
     async def test_a_missing_file_is_tried_again_as_the_policy_says(self, tmp_path: Path, servers: Servers) -> None:
-        policy = RestartPolicy(attempts=5, interval=60_000_000_000, delay=50_000_000)
+        policy = RestartPolicy(attempts=1000, interval=60_000_000_000, delay=50_000_000)
         answers: dict[str, bytes] = {}
         async with http_server(answers) as url, running_client(tmp_path, servers):
             artifact = TaskArtifact(getter_source=f"{url}/late")
@@ -192,7 +192,7 @@ class TestArtifacts:
             )
             servers.place(alloc := placed(make_job(groups=(make_group(tasks=(dead, other), restart_policy=policy),))))
             await servers.until(lambda: (a := servers.reported.get(alloc.id)) and a.task_states["web"].restarts)
-            assert servers.reported[alloc.id].task_states["other"].state == "running"
+            await servers.until(lambda: servers.reported[alloc.id].task_states["other"].state == "running")
             answers["/late"] = b"there"
             await servers.until(lambda: servers.reported[alloc.id].task_states["web"].state == "running")
 

@@ -100,6 +100,8 @@ async def test_while_etcd_is_away_reads_and_writes_are_refused_and_go_on_after_i
     async with on(etcds) as made:
         leader, followers = await made.leader(), await made.followers()
         await register(followers[0], make_job("before"))
+        while ids(await jobs(followers[0], stale=True)) != {"before"}:
+            await asyncio.sleep(0.02)
         for etcd in etcds:
             etcd.stall() if how == "stalled" else etcd.kill()
         try:
