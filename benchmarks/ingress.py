@@ -8,10 +8,11 @@ these names).
 Expected on two cores: `ingress.http_vs_haproxy` 0.9 or more; `ingress.tcp_bulk_vs_haproxy` 1.2 or more at
 `ingress.tcp_bulk_cpu_vs_haproxy` 0.5 or less (CPU seconds a gigabyte); `ingress.tcp_conn_vs_haproxy` 0.7 or more;
 `ingress.routes_50000_mb`, the resident memory of a whole process that holds a table of 50,000 routes, 250 at most;
-`ingress.swap_50000_ms`, the time the loop stops for a new table, 5 at most. Measured beside other work, at a load of 3
-and of 2 that rose to 6: HTTP 0.82 and 0.89; bulk 1.57 and 1.11 at 0.35 and 0.38; connections 0.71 and 0.67; 209 and
-205 MB; 3 and 8 ms. Alone on a quicker machine (`script/bench --only ingress`): HTTP 0.76, bulk 1.12, both missed,
-at 0.47; connections 0.72; 206 MB; 5.1 ms, which misses too. More runnable programs than cores make these ratios swing.
+`ingress.swap_50000_ms`, the time the loop stops for a new table, 5 at most. Measured alone, twice, with
+`script/bench --only 'ingress*'`: HTTP 0.79 and 0.76, which miss; bulk 1.48 at 0.32, and 1.12 at 0.47, which misses;
+connections 0.71 and 0.72; 206 MB; 3.9 and 5.1 ms. Beside other work, at a load of 3 and of 2 that rose to 6: HTTP 0.82
+and 0.89; bulk 1.57 and 1.11; connections 0.71 and 0.67; 3 and 8 ms. More runnable programs than cores make these ratios
+swing.
 """
 
 import json

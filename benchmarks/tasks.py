@@ -2,12 +2,13 @@
 
 Expected on two quiet cores, medians: `tasks.start.raw_exec` 1,300/s, at least 0.3 of a bare posix_spawn loop (3,000/s;
 a task costs a cgroup, two pipes, two journal lines and a round trip more: 0.55 ms CPU in the supervisor and 0.15 ms in
-the agent, where a fork in place of posix_spawn took 2.1 ms and its child 1.7 ms more). The loop makes a session for
-each process, as a task has one: that costs nothing on quiet cores, but where others compete for them the kernel's
-autogroups let the first process of a new session wait for its turn (5 ms in place of 0.7 at load 5), and whoever
-spawned it waits too; there both make 100 to 300/s. `memory.supervisor_500_tasks_mb` 15, `logs.mb_per_s` 600, as fast
-as the same output when it is written to a file directly; `logs.core_percent` 10, at most 50: the share of a core that
-the supervisor takes for 100 MB of output a second.
+the agent, where a fork in place of posix_spawn took 2.1 ms and its child 1.7 ms more); measured with
+`script/bench --only 'tasks.start*'` at a load below 1: raw_exec 0.41 and 0.42, exec 0.84, docker 0.94. A task has a
+session of its own, the loop's processes have none: where others compete for the cores the kernel's autogroups let the
+first process of a new session wait for its turn (5 ms in place of 0.7 at load 5), and the ratio falls to 0.24 and less.
+`memory.supervisor_500_tasks_mb` 15, `logs.mb_per_s` 600, as fast as the same output when it is written to a file
+directly; `logs.core_percent` 10, at most 50: the share of a core that the supervisor takes for 100 MB of output a
+second.
 """
 
 import asyncio
@@ -87,7 +88,7 @@ async def _start_rate(driver: RawExec, folder: Path) -> float:
 
 def _spawn_rate() -> float:
     started = time.perf_counter()
-    pids = [os.posix_spawn("/bin/sleep", ["sleep", "600"], {}, setsid=True) for _ in range(TASKS)]
+    pids = [os.posix_spawn("/bin/sleep", ["sleep", "600"], {}) for _ in range(TASKS)]
     rate = TASKS / (time.perf_counter() - started)
     for pid in pids:
         os.kill(pid, signal.SIGKILL)

@@ -257,5 +257,5 @@ def test_a_node_that_finds_no_server_ends_after_as_many_attempts_as_it_may_make(
     agent = Agent(tmp_path / "node", settings=settings)
     agent.spawn()
     assert agent.wait() == 1
-    assert "no server could be joined in 1 attempts (retry_max), so the agent ends: no server can" in agent.log()
+    assert "no server could be joined in 1 attempt (retry_max), so the agent ends: no server can" in agent.log()
     assert agent.close() == []

@@ -35,6 +35,5 @@ def retry(block: Mapping[str, Any], part: str, attempts: int = 0, interval: str 
 def given_up(attempts: int, errors: Sequence[str]) -> LepaError:
     """Why an agent ends that could join nobody."""
     why = "; ".join(dict.fromkeys(errors))
-    return LepaError(
-        "timeout", f"no server could be joined in {attempts} attempts (retry_max), so the agent ends: {why}"
-    )
+    times = "1 attempt" if attempts == 1 else f"{attempts} attempts"
+    return LepaError("timeout", f"no server could be joined in {times} (retry_max), so the agent ends: {why}")

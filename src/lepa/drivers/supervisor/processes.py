@@ -78,12 +78,16 @@ class Home:
         _lower_descriptor_limit(self._descriptors[1])
 
     def come_back(self, cgroups: tuple[str, ...]) -> None:
-        """Stand here again. Raises OSError when we are still in a task's cgroup."""
-        resource.setrlimit(resource.RLIMIT_NOFILE, self._descriptors)
+        """Stand here again, in all of it that can be had. Raises OSError for what cannot."""
         os.umask(self._umask)
-        os.fchdir(self._directory)
-        if cgroups:
-            os.write(self._cgroup, b"0")
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, self._descriptors)
+        finally:
+            try:
+                os.fchdir(self._directory)
+            finally:
+                if cgroups:
+                    os.write(self._cgroup, b"0")
 
     def close(self) -> None:
         """Let go of it."""
