@@ -15,9 +15,9 @@ def command_of(pid: int) -> str:
 def family_of(pid: int) -> list[int]:
     """A process and all that descend from it."""
     found = [pid]
-    with contextlib.suppress(OSError):
-        for thread in Path(f"/proc/{pid}/task").iterdir():
-            for child in (thread / "children").read_text().split():
+    for thread in _threads(pid):
+        with contextlib.suppress(OSError):
+            for child in Path(f"/proc/{pid}/task/{thread}/children").read_text().split():
                 found += family_of(int(child))
     return found
 
@@ -26,6 +26,13 @@ def cores_of(pid: int) -> list[set[int]]:
     """Where each thread of a process and of all that descend from it may run."""
     found = []
     for each in family_of(pid):
-        with contextlib.suppress(OSError):
-            found += [os.sched_getaffinity(int(thread.name)) for thread in Path(f"/proc/{each}/task").iterdir()]
+        for thread in _threads(each):
+            with contextlib.suppress(OSError):
+                found.append(os.sched_getaffinity(thread))
     return found
+
+
+def _threads(pid: int) -> list[int]:
+    with contextlib.suppress(OSError):
+        return [int(name) for name in os.listdir(f"/proc/{pid}/task")]
+    return []
