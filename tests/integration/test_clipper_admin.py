@@ -14,7 +14,8 @@ from tests.integration.peers import LOCKS, install
 @pytest.mark.timeout(400)
 def test_every_method_of_clippers_own_library_works(tmp_path: Path) -> None:
     (tmp_path / "images").mkdir()
-    environment = {**os.environ, "PYTHONPATH": str(install("clipper_admin", tmp_path))}
+    # It leaves the folder of a function behind where temporary files are.
+    environment = {**os.environ, "PYTHONPATH": str(install("clipper_admin", tmp_path)), "TMPDIR": str(tmp_path)}
     command = [sys.executable, LOCKS / "clipper_admin_driver.py", sys.executable, tmp_path]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False, env=environment)
     assert done.returncode == 0, done.stderr[-5000:]
